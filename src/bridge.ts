@@ -1,0 +1,111 @@
+import { randomUUID } from 'node:crypto';
+import type { Readable, Writable } from 'node:stream';
+import type { Logger } from 'pino';
+import type { Config } from './config/config.ts';
+import { loadConfig } from './config/load.ts';
+import { configSchema } from './config/schema.ts';
+import { AuditLog } from './control/audit.ts';
+import { Control } from './control/control.ts';
+import { Field } from './control/field.ts';
+import type { Driver, DriverContext } from './drivers/driver.ts';
+import { ModbusDriver } from './drivers/modbus/driver.ts';
+import { modbusProtocol } from './drivers/modbus/map.ts';
+import { HttpListener } from './http/listener.ts';
+import { Catalogue } from './mcp/catalogue.ts';
+import { McpHttp } from './mcp/http.ts';
+import { serveOnStdio } from './mcp/stdio.ts';
+import { Subscriptions } from './mcp/subscriptions.ts';
+import type { JsonSchema } from './model/json-schema.ts';
+import { LiveValues } from './store/live-values.ts';
+
+/** Every protocol that the bridge speaks: its part of the grammar and its driver, by connection type. */
+const PROTOCOLS = [modbusProtocol];
+const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> = { 'modbus-tcp': ModbusDriver };
+
+/** @throws ConfigError */
+export function readConfig(files: readonly string[]): Config {
+  return loadConfig(files, PROTOCOLS);
+}
+
+export function grammar(): JsonSchema {
+  return configSchema(PROTOCOLS);
+}
+
+export interface BridgeOptions {
+  readonly version: string;
+  readonly readOnly: boolean;
+  readonly log: Logger;
+}
+
+/** A running bridge: the drivers, what they found, and the doors for clients. */
+export class Bridge {
+  private readonly config: Config;
+  private readonly log: Logger;
+  private readonly drivers: readonly Driver[];
+  private readonly live: LiveValues;
+  private readonly subscriptions: Subscriptions;
+  private readonly audit: AuditLog | undefined;
+  private readonly parts: { readonly catalogue: Catalogue; readonly field: Field; readonly log: Logger };
+  private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
+
+  private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined) {
+    const { log } = options;
+    this.config = config;
+    this.log = log;
+    this.audit = audit;
+    this.live = new LiveValues(config.plant);
+    const drivers = config.connections.flatMap(connection => {
+      const devices = config.devices.filter(device => device.connection === connection.name);
+      const Kind = DRIVERS[connection.type];
+      if (Kind === undefined || devices.length === 0) return [];
+      return [[connection.name, new Kind({ connection, devices, log: log.child({ connection: connection.name }) })] as const];
+    });
+    this.drivers = drivers.map(([, driver]) => driver);
+    const field = new Field(config.plant, this.live, new Map(drivers));
+    const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit);
+    const identity = {
+      name: config.bridge.name,
+      version: options.version,
+      ...(config.bridge.description !== undefined && { description: config.bridge.description }),
+    };
+    this.subscriptions = new Subscriptions(field, this.live, config.bridge.notifyInterval);
+    this.parts = { catalogue: new Catalogue(identity, field, control, randomUUID()), field, log };
+  }
+
+  /** @throws AuditError where writes are enabled and can not be recorded */
+  static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
+    const audit = config.safety.writes && !options.readOnly ? await AuditLog.open(config.safety.audit) : undefined;
+    return new Bridge(config, options, audit);
+  }
+
+  /** Starts polling. */
+  start(): void {
+    for (const driver of this.drivers) driver.start(samples => this.live.update(samples));
+  }
+
+  /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
+  async listen(): Promise<string> {
+    // Nobody but this machine's own users can call; what they may write, the map and its master switch say.
+    const mcp = new McpHttp(this.parts, this.subscriptions, { name: 'http', role: 'operator' });
+    const listener = new HttpListener(this.config.http, mcp);
+    this.http = { listener, mcp };
+    const endpoint = await listener.start();
+    this.log.info({ endpoint }, `serving MCP at ${endpoint}`);
+    return endpoint;
+  }
+
+  /** Serves one client on a pair of streams. @returns when it has ended */
+  async serve(input: Readable, output: Writable): Promise<void> {
+    await serveOnStdio(this.parts, this.subscriptions, { name: 'stdio', role: this.config.stdio.role }, { input, output }).ended;
+  }
+
+  /** Takes no more calls, finishes what is on the wire, and lets go of everything. */
+  async stop(): Promise<void> {
+    this.subscriptions.stop();
+    await Promise.all(this.drivers.map(driver => driver.stop()));
+    await this.http?.mcp.close();
+    await this.http?.listener.stop();
+    this.live.stop();
+    await this.audit?.close();
+  }
+}

@@ -1,0 +1,7 @@
+import { grammar } from '../bridge.ts';
+import { editorSchema } from '../config/editor-schema.ts';
+
+/** Prints the JSON Schema of a map, for editors. */
+export function schema(): void {
+  process.stdout.write(`${JSON.stringify(editorSchema(grammar()), null, 2)}\n`);
+}

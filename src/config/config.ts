@@ -1,0 +1,28 @@
+import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
+import type { Problem } from '../model/errors.ts';
+import type { Plant } from '../model/plant.ts';
+import type { Role } from '../model/write.ts';
+
+/** A whole, checked configuration. */
+export interface Config {
+  readonly bridge: { readonly name: string; readonly description?: string; readonly notifyInterval: number };
+  readonly connections: readonly ConnectionConfig[];
+  readonly devices: readonly DeviceEntry[];
+  readonly plant: Plant;
+  readonly safety: {
+    readonly writes: boolean;
+    readonly maxWritesPerMinute: number;
+    readonly killSwitch?: string;
+    readonly audit: string;
+  };
+  readonly http: {
+    readonly host: string;
+    readonly port: number;
+    readonly path: string;
+    readonly allowedHosts: readonly string[];
+    readonly allowedOrigins: readonly string[];
+  };
+  readonly stdio: { readonly role: Role };
+  readonly log: { readonly level: string };
+  readonly warnings: readonly Problem[];
+}

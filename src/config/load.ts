@@ -1,0 +1,207 @@
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseDuration } from '../model/duration.ts';
+import { ConfigError, type Problem } from '../model/errors.ts';
+import { type Device, Plant } from '../model/plant.ts';
+import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
+import type { Role } from '../model/write.ts';
+import type { Config } from './config.ts';
+import { configSchema } from './schema.ts';
+import { resolveSecrets } from './secrets.ts';
+import { Sources } from './source.ts';
+import { compileTools, didYouMean } from './tools.ts';
+import { validate } from './validate.ts';
+
+/** How many mistakes are told at once; a file that is no map at all would fill the screen. */
+const MAX_PROBLEMS = 200;
+
+type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
+
+/**
+ * Reads, merges and checks the files of a configuration and compiles its plant. Opens no connection.
+ *
+ * @throws ConfigError with every mistake that was found, in the order of the files' lines
+ */
+export function loadConfig(files: readonly string[], protocols: readonly Protocol[]): Config {
+  const problems: Problem[] = [];
+  const warnings: Problem[] = [];
+  const sources = Sources.read(files, problems);
+  if (!sources.readable) throw new ConfigError(inOrder(problems));
+
+  const report: Report = (path, message, at) => void problems.push(sources.problem(path, message, at));
+  const warn: Report = (path, message, at) => void warnings.push(sources.problem(path, message, at));
+  const { value, secret } = resolveSecrets(sources.value, path => sources.folderOf(path), report);
+  for (const mistake of validate(configSchema(protocols), value, secret)) report(mistake.path, mistake.message, mistake.at);
+
+  // What is well-formed is cross-checked even where something else is not: all mistakes at once.
+  const broken = new Set(problems.map(problem => problem.path));
+  const raw = pruned(value, [], path => broken.has(pathKey(path)));
+  const config = assemble(raw, sources, protocols, report, warn);
+  if (problems.length > 0) throw new ConfigError(inOrder(problems));
+  return { ...config, warnings };
+}
+
+function inOrder(problems: readonly Problem[]): Problem[] {
+  const unique = new Map(problems.map(problem => [`${problem.file}:${problem.line}:${problem.column}:${problem.message}`, problem]));
+  const sorted = [...unique.values()].sort((a, b) => (a.file === b.file ? a.line - b.line || a.column - b.column : 0));
+  if (sorted.length <= MAX_PROBLEMS) return sorted;
+  const last = sorted[MAX_PROBLEMS - 1] as Problem;
+  return [
+    ...sorted.slice(0, MAX_PROBLEMS),
+    { ...last, path: '', message: `… and ${sorted.length - MAX_PROBLEMS} more mistakes after these` },
+  ];
+}
+
+const pathKey = (path: ConfigPath): string =>
+  path.reduce<string>((text, key) => (typeof key === 'number' ? `${text}[${key}]` : text === '' ? key : `${text}.${key}`), '');
+
+/** The map without the values that are mistaken in themselves, so that the rest can be looked at. */
+function pruned(value: unknown, path: ConfigPath, isBroken: (path: ConfigPath) => boolean): unknown {
+  if (path.length > 0 && isBroken(path)) return undefined;
+  if (Array.isArray(value)) return value.map((item, i) => pruned(item, [...path, i], isBroken));
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).map(([key, item]) => {
+    const step = /^\d+$/.test(key) ? Number(key) : key;
+    return [key, pruned(item, [...path, step], isBroken)] as const;
+  });
+  return Object.fromEntries(entries.filter(([, item]) => item !== undefined));
+}
+
+const mapOf = (value: unknown): RawMap => (typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {});
+const listOf = (value: unknown): readonly string[] =>
+  Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
+
+function assemble(
+  value: unknown,
+  sources: Sources,
+  protocols: readonly Protocol[],
+  report: Report,
+  warn: Report,
+): Omit<Config, 'warnings'> {
+  const raw = mapOf(value);
+  const given = mapOf(sources.value);
+  const bridge = mapOf(raw.bridge);
+  const safety = mapOf(raw.safety);
+  const name = String(bridge.name ?? 'fieldbridge');
+  const connections = compileConnections(raw, protocols, report);
+  const { devices, plants } = compileDevices(raw, given, protocols, report, warn);
+  for (const connection of connections) {
+    if (!devices.some(device => device.connection === connection.name))
+      warn(['connections', connection.name], 'no device uses this connection; it will not be opened', 'key');
+  }
+  const declared = Object.entries(mapOf(given.devices)).flatMap(([device, entry]) =>
+    Object.keys(mapOf(mapOf(entry).points)).map(point => `${device}.${point}`),
+  );
+  const tools = compileTools(mapOf(raw.tools), new Plant(plants, []), new Set(declared), report);
+  const path = (text: unknown, at: ConfigPath): string => resolve(sources.folderOf(at), String(text));
+  return {
+    bridge: {
+      name,
+      ...(bridge.description !== undefined && { description: String(bridge.description) }),
+      notifyInterval: parseDuration(bridge.notify_interval ?? '100ms') ?? 100,
+    },
+    connections,
+    devices,
+    plant: new Plant(plants, tools),
+    safety: {
+      writes: safety.writes === 'enabled',
+      maxWritesPerMinute: Number(safety.max_writes_per_minute ?? 30),
+      ...(safety.kill_switch !== undefined && { killSwitch: path(safety.kill_switch, ['safety', 'kill_switch']) }),
+      audit: safety.audit === undefined ? defaultAudit(name) : path(safety.audit, ['safety', 'audit']),
+    },
+    http: compileHttp(mapOf(raw.http), report),
+    stdio: { role: (mapOf(raw.stdio).role ?? 'viewer') as Role },
+    log: { level: String(mapOf(raw.log).level ?? 'info') },
+  };
+}
+
+/** Where a service manager gives a folder for state, there; else in the user's own. */
+function defaultAudit(name: string): string {
+  const state =
+    process.env.STATE_DIRECTORY?.split(':')[0] ?? join(process.env.XDG_STATE_HOME ?? join(homedir(), '.local', 'state'), 'fieldbridge');
+  return join(state, `${name}.audit.jsonl`);
+}
+
+function compileConnections(raw: RawMap, protocols: readonly Protocol[], report: Report): Config['connections'] {
+  const byEndpoint = new Map<string, string>();
+  return Object.entries(mapOf(raw.connections)).flatMap(([name, entry]) => {
+    const connection = mapOf(entry);
+    const type = String(connection.type);
+    const protocol = protocols.find(one => type in one.connections);
+    if (protocol === undefined) return [];
+    const endpoint = protocol.endpoint(connection);
+    const other = byEndpoint.get(endpoint);
+    if (other !== undefined && connection.host !== undefined)
+      report(
+        ['connections', name],
+        `${endpoint} is the connection ${other} already; put its devices there, since many devices accept one client only`,
+        'key',
+      );
+    byEndpoint.set(endpoint, other ?? name);
+    return [{ name, type, raw: connection }];
+  });
+}
+
+function compileDevices(
+  raw: RawMap,
+  given: RawMap,
+  protocols: readonly Protocol[],
+  report: Report,
+  warn: Report,
+): { devices: Config['devices']; plants: Device[] } {
+  const connections = mapOf(given.connections);
+  const devices: Config['devices'][number][] = [];
+  const plants: Device[] = [];
+  for (const [name, entry] of Object.entries(mapOf(raw.devices))) {
+    const device = mapOf(entry);
+    const path: ConfigPath = ['devices', name];
+    if (name === 'status') report(path, 'the name status is taken: plant://status is the state of the bridge', 'key');
+    const connection = String(device.connection ?? '');
+    if (device.connection !== undefined && !Object.hasOwn(connections, connection))
+      report([...path, 'connection'], `no connection ${connection}${didYouMean(connection, Object.keys(connections))}`);
+    const type = String(mapOf(connections[connection]).type);
+    // A device whose connection is mistaken is still looked at, by the protocol that its points speak.
+    const protocol = protocols.find(one => type in one.connections) ?? protocols[0];
+    const points =
+      protocol?.compile({
+        name,
+        raw: device,
+        path,
+        report: (at, message) => report(at, message),
+        warn: (at, message) => warn(at, message),
+      }) ?? [];
+    devices.push({ name, connection, raw: device, points });
+    plants.push({
+      name,
+      connection,
+      ...(device.description !== undefined && { description: String(device.description) }),
+      uri: `plant://${name}`,
+      points,
+    });
+  }
+  return { devices, plants };
+}
+
+function compileHttp(raw: RawMap, report: Report): Config['http'] {
+  const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(String(raw.listen ?? '127.0.0.1:8502')) ?? [];
+  const host = bracketed ?? plain ?? '127.0.0.1';
+  const port = Number(portText ?? 8502);
+  if (port > 65535) report(['http', 'listen'], `a port is at most 65535; got ${port}`);
+  if (!isLoopback(host)) {
+    report(
+      ['http', 'listen'],
+      `${host} can be reached from other machines, which needs authentication, and that is not supported yet; listen on a loopback address such as 127.0.0.1:${port}`,
+    );
+  }
+  return {
+    host,
+    port,
+    path: String(raw.path ?? '/mcp'),
+    allowedHosts: listOf(raw.allowed_hosts),
+    allowedOrigins: listOf(raw.allowed_origins),
+  };
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
+}

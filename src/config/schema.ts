@@ -1,0 +1,238 @@
+import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
+import type { Protocol } from '../model/protocol.ts';
+import { ROLES } from '../model/write.ts';
+
+const NAME = {
+  pattern: '^[a-z][a-z0-9_]*$',
+  maxLength: 48,
+  expected: 'a name of a-z, 0-9 and _, starting with a letter, of at most 48 characters',
+};
+const POINT_NAME = { type: 'string', pattern: '^[a-z][a-z0-9_]*\\.[a-z][a-z0-9_]*$', expected: 'a point as device.point' };
+
+const TOOL_VERBS = ['read', 'write', 'toggle', 'steps'] as const;
+
+const tool: JsonSchema = object(
+  {
+    description: { type: 'string', description: 'What the tool is for, in the words that the assistant will read' },
+    read: { type: 'array', minItems: 1, items: POINT_NAME, description: 'Reads these points' },
+    write: { ...POINT_NAME, description: 'Writes this point; the tool takes the value' },
+    toggle: { ...POINT_NAME, description: 'Switches this point between its two states' },
+    steps: {
+      type: 'array',
+      minItems: 1,
+      description: 'Writes these points one after the other and stops at the first that is not written',
+      items: {
+        type: 'object',
+        minProperties: 1,
+        maxProperties: 1,
+        expected: 'one device.point and its value',
+        description: 'One point and the value that is written to it',
+      },
+    },
+  },
+  [],
+  { exactlyOne: TOOL_VERBS },
+);
+
+const safety = object({
+  writes: {
+    enum: ['disabled', 'enabled'],
+    default: 'disabled',
+    description: 'The master switch: while it is disabled, nothing is ever written',
+  },
+  max_writes_per_minute: { type: 'integer', minimum: 1, default: 30, description: 'Most writes in a minute for the whole bridge' },
+  confirm_timeout: duration('How long a person has to answer. In force with `confirm`, which is not supported yet', '2m'),
+  kill_switch: { type: 'string', minLength: 1, description: 'While a file of this path exists, nothing is written' },
+  audit: { type: 'string', minLength: 1, description: 'The file in which every write, refusal and outcome is recorded' },
+});
+
+const http = object({
+  listen: {
+    type: 'string',
+    pattern: '^(\\[[0-9a-fA-F:.]+\\]|[^:\\s\\[\\]]+):\\d{1,5}$',
+    expected: 'an address and a port such as 127.0.0.1:8502',
+    description: 'Address and port; without authentication only a loopback address is accepted',
+  },
+  path: {
+    type: 'string',
+    pattern: '^/[A-Za-z0-9._~/-]*$',
+    expected: 'a path such as /mcp',
+    default: '/mcp',
+    description: 'The path of the MCP endpoint',
+  },
+  allowed_hosts: { type: 'array', items: { type: 'string' }, description: 'Host names that a request may name besides the loopback ones' },
+  allowed_origins: {
+    type: 'array',
+    items: { type: 'string' },
+    description: 'Host names of web pages that may call the bridge from a browser',
+  },
+  limits: later('Bounds on clients'),
+  tls: later('Certificate and key of the listener'),
+  auth: later('Who may call the bridge'),
+  insecure: later('Accepts a listener without protection'),
+});
+
+/** The grammar of a map, put together from the general part and what each protocol adds. */
+export function configSchema(protocols: readonly Protocol[]): JsonSchema {
+  const merged = <K extends 'deviceProperties' | 'pointProperties' | 'writeProperties' | 'connections'>(
+    key: K,
+  ): Record<string, JsonSchema> => Object.assign({}, ...protocols.map(protocol => protocol[key])) as Record<string, JsonSchema>;
+  const connections = merged('connections');
+  const types = Object.keys(connections);
+
+  const write: JsonSchema = object(
+    {
+      min: { type: 'number', description: 'Lowest value that is accepted, in engineering units' },
+      max: { type: 'number', description: 'Highest value that is accepted, in engineering units' },
+      max_step: { type: 'number', exclusiveMinimum: 0, description: 'Largest change from the present value in one write' },
+      role: { enum: ['operator', 'engineer'], default: 'operator', description: 'Who may write it' },
+      min_interval: duration('Time that must lie between two writes'),
+      verify: {
+        anyOf: [duration(''), { const: 'off' }],
+        expected: 'a duration such as 2s, or off',
+        default: '2s',
+        description: 'How long the read-back has to agree; off does not read back',
+      },
+      confirm: {
+        enum: ['none', 'client', 'person'],
+        default: 'none',
+        description: 'Who has to agree to a write',
+        notSupportedYet: ['client', 'person'],
+      },
+      interlock: later('A condition over live points without which nothing is written'),
+      lease: later('A safe value that is written when the write is not renewed'),
+      max_per_day: later('Most writes of this point in a day'),
+      pulse: later('A momentary contact: true, then false again'),
+      ...merged('writeProperties'),
+    },
+    [],
+    { description: 'Its presence makes the point writable; {} takes every default' },
+  );
+
+  const point: JsonSchema = object(
+    {
+      description: { type: 'string', description: 'What the point is, in the words that the assistant will read' },
+      unit: { type: 'string', description: 'Engineering unit, shown with every value' },
+      range: {
+        type: 'array',
+        items: { type: 'number' },
+        minItems: 2,
+        maxItems: 2,
+        expected: 'two numbers, lowest and highest',
+        description: 'Plausible engineering range: outside it the quality is uncertain',
+      },
+      deadband: {
+        anyOf: [
+          { type: 'number', minimum: 0 },
+          { type: 'string', pattern: '^\\d+(\\.\\d+)?%$' },
+        ],
+        expected: 'a number in engineering units, or a share such as 2%',
+        description: 'Smaller changes notify nobody. A share is taken of the range, without a range of the value last told',
+      },
+      poll_interval: duration('How often it is read; default: that of the device'),
+      stale_after: duration('Age from which the value is doubted; default: three times the poll interval'),
+      hidden: { type: 'boolean', default: false, description: 'Not listed; still readable by its name' },
+      write: { $ref: '#/$defs/write' },
+      ...merged('pointProperties'),
+    },
+    [],
+    { exactlyOne: protocols.flatMap(protocol => protocol.pointSources) },
+  );
+
+  const device: JsonSchema = object(
+    {
+      connection: { type: 'string', description: 'The connection that it is reached by' },
+      description: { type: 'string', description: 'What the device is, in the words that the assistant will read' },
+      poll_interval: duration('How often its points are read', '1s'),
+      stale_after: duration('Age from which a value is doubted; default: three times the poll interval'),
+      points: { type: 'object', propertyNames: NAME, additionalProperties: { $ref: '#/$defs/point' }, description: 'Its points by name' },
+      availability: later('A topic that tells whether the device is there'),
+      use: later('A ready map of a known device'),
+      ...merged('deviceProperties'),
+    },
+    ['connection', 'points'],
+  );
+
+  const connection: JsonSchema = {
+    type: 'object',
+    required: ['type'],
+    properties: {
+      type: {
+        enum: [...types, 'modbus-rtu', 'modbus-rtu-over-tcp', 'modbus-udp', 'mqtt'],
+        description: 'The protocol',
+        notSupportedYet: ['modbus-rtu', 'modbus-rtu-over-tcp', 'modbus-udp', 'mqtt'],
+      },
+    },
+    allOf: types.map(type => {
+      const fragment = connections[type] as { properties: Record<string, JsonSchema> };
+      return {
+        if: { properties: { type: { const: type } }, required: ['type'] },
+        // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+        then: { ...fragment, properties: { type: { const: type, description: 'The protocol' }, ...fragment.properties } },
+      };
+    }),
+  };
+
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Fieldbridge map',
+    description: 'A map from registers and topics to what an assistant may read and write',
+    ...object(
+      {
+        bridge: object(
+          {
+            name: {
+              type: 'string',
+              pattern: '^[a-z0-9][a-z0-9-]*$',
+              maxLength: 48,
+              expected: 'a name of a-z, 0-9 and -',
+              description: 'Names the MCP server and the audit log',
+            },
+            description: { type: 'string', description: 'What the plant is; told to the assistant' },
+            notify_interval: duration('Changes within it are told in one notification', '100ms'),
+          },
+          ['name'],
+          { description: 'The bridge itself' },
+        ),
+        connections: {
+          type: 'object',
+          propertyNames: NAME,
+          additionalProperties: { $ref: '#/$defs/connection' },
+          description: 'The wires: one entry for each socket, serial line or broker session',
+        },
+        devices: {
+          type: 'object',
+          propertyNames: NAME,
+          additionalProperties: { $ref: '#/$defs/device' },
+          description: 'What hangs on the wires',
+        },
+        tools: {
+          type: 'object',
+          propertyNames: { pattern: '^[A-Za-z0-9_-]{1,64}$', expected: 'a tool name of A-Z, a-z, 0-9, _ and -, of at most 64 characters' },
+          additionalProperties: { $ref: '#/$defs/tool' },
+          description: 'The tools that the assistant sees besides the general ones',
+        },
+        safety: { ...safety, description: 'What keeps writes in bounds' },
+        http: { ...http, description: 'The Streamable HTTP listener' },
+        stdio: object({ role: { enum: [...ROLES], default: 'viewer', description: 'What a client on stdio may do' } }, [], {
+          description: 'Clients on standard input and output',
+        }),
+        log: object(
+          {
+            level: {
+              enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+              default: 'info',
+              description: 'Least severity that is logged',
+            },
+          },
+          [],
+          { description: 'The log on standard error' },
+        ),
+        history: later('Past values in memory'),
+        publish: later('Points published to a broker'),
+      },
+      ['bridge', 'connections', 'devices'],
+    ),
+    $defs: { connection, device, point, write, tool },
+  };
+}

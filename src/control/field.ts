@@ -1,0 +1,43 @@
+import type { Driver } from '../drivers/driver.ts';
+import { TransportError } from '../model/errors.ts';
+import type { Plant } from '../model/plant.ts';
+import type { Point } from '../model/point.ts';
+import type { Sample } from '../model/sample.ts';
+import type { LiveValues } from '../store/live-values.ts';
+
+/** The plant as it is out there: which driver has which device, what is known of each point, and how to ask anew. */
+export class Field {
+  readonly plant: Plant;
+  readonly live: LiveValues;
+  private readonly drivers: ReadonlyMap<string, Driver>;
+
+  /** @param drivers by connection */
+  constructor(plant: Plant, live: LiveValues, drivers: ReadonlyMap<string, Driver>) {
+    this.plant = plant;
+    this.live = live;
+    this.drivers = drivers;
+  }
+
+  driverOf(point: Point): Driver {
+    const connection = this.plant.devices.get(point.device)?.connection ?? '';
+    const driver = this.drivers.get(connection);
+    if (driver === undefined) throw new Error(`no driver for ${point.name}`);
+    return driver;
+  }
+
+  /** Asks the devices now. Their answers, also that there was none, become the newest samples. */
+  async readNow(points: readonly Point[], signal: AbortSignal): Promise<Sample[]> {
+    const byDriver = new Map<Driver, Point[]>();
+    for (const point of points) {
+      const driver = this.driverOf(point);
+      byDriver.set(driver, [...(byDriver.get(driver) ?? []), point]);
+    }
+    await Promise.all([...byDriver].map(([driver, members]) => driver.read(members, signal)));
+    if (signal.aborted) throw new TransportError('cancelled', 'the reading was cancelled');
+    return points.map(point => this.live.get(point));
+  }
+
+  get allDrivers(): Iterable<Driver> {
+    return this.drivers.values();
+  }
+}

@@ -1,0 +1,90 @@
+import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
+import type { Point } from '../model/point.ts';
+import type { Sample } from '../model/sample.ts';
+import type { Value } from '../model/value.ts';
+import type { WriteReceipt } from '../model/write.ts';
+
+export interface ConnectionStatus {
+  readonly name: string;
+  readonly type: string;
+  readonly state: 'connected' | 'connecting' | 'disconnected' | 'idle' | 'stopped';
+  /** RFC 3339. */
+  readonly since: string;
+  readonly last_error?: string;
+  readonly requests: number;
+  readonly requests_per_second: number;
+  readonly round_trip_ms?: number;
+  readonly timeouts: number;
+  readonly exceptions: number;
+  readonly protocol_errors: number;
+  readonly discarded_replies: number;
+  readonly connects: number;
+  readonly queued: number;
+}
+
+export interface DeviceStatus {
+  readonly name: string;
+  readonly connection: string;
+  readonly state: 'starting' | 'polling' | 'lost';
+  readonly since: string;
+  readonly last_error?: string;
+  readonly cycles: number;
+  readonly late_cycles: number;
+  readonly cycle_ms?: number;
+  readonly plan: {
+    readonly requests: number;
+    readonly registers: number;
+    readonly unused_registers: number;
+    readonly load_percent: number;
+  };
+}
+
+/** What a write does between the fresh reading of the point and the request, inside its slot on the bus. */
+export interface WriteSteps {
+  /**
+   * Looks at the present value and decides: true to send, false where nothing need be sent. Whatever it throws ends the
+   * write with nothing sent.
+   */
+  approve(present: Sample, wire: readonly string[]): Promise<boolean>;
+}
+
+/** How a protocol reads and writes the points of one connection. */
+export interface Driver {
+  start(sink: (samples: readonly Sample[]) => void): void;
+  /** Reads now. A device in trouble gives bad samples; only an aborted signal throws. */
+  read(points: readonly Point[], signal: AbortSignal): Promise<Sample[]>;
+  /**
+   * One write, with the present value read in the same slot; undefined where nothing was sent.
+   *
+   * @throws ExceptionResponse the device said no
+   * @throws TransportError, ProtocolError: nothing was sent
+   * @throws NoReply it was sent, and what became of it is not known
+   */
+  write(point: Point, value: Value, steps: WriteSteps, signal: AbortSignal): Promise<WriteReceipt | undefined>;
+  connectionStatus(): ConnectionStatus;
+  deviceStatus(): DeviceStatus[];
+  /** Finishes what is on the wire and lets go of the connection. */
+  stop(): Promise<void>;
+}
+
+/** A write went out and no answer came: the device may have acted. */
+export class NoReply extends Error {
+  readonly wire: readonly string[];
+  constructor(message: string, wire: readonly string[]) {
+    super(message);
+    this.wire = wire;
+  }
+}
+
+export interface DriverContext {
+  readonly connection: ConnectionConfig;
+  readonly devices: readonly DeviceEntry[];
+  readonly log: Log;
+}
+
+/** The part of a logger that a driver uses. */
+export interface Log {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+}

@@ -1,0 +1,255 @@
+import modbusSerial from 'modbus-serial';
+import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
+import { isBitTable, type Table } from './address.ts';
+import type { Mask } from './codec.ts';
+import { TcpPort } from './tcp-port.ts';
+
+const READ_CODE: Readonly<Record<Table, number>> = { coil: 1, discrete: 2, holding: 3, input: 4 };
+
+type Callback<T> = (error: (Error & { modbusCode?: number }) | null, data: T) => void;
+
+/** The library keeps a transaction until its number comes round again. */
+interface Transactions {
+  readonly _transactions: Record<number, unknown>;
+}
+
+export interface ClientOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Milliseconds for one request. */
+  readonly timeout: number;
+  /** Milliseconds of silence kept between two requests. */
+  readonly requestDelay: number;
+}
+
+export interface ClientStatistics {
+  requests: number;
+  timeouts: number;
+  exceptions: number;
+  discardedReplies: number;
+  /** Smoothed, in milliseconds. */
+  roundTrip: number | undefined;
+}
+
+/** What was sent, in hexadecimal (unit id and PDU), and what is odd about the device's confirmation. */
+export interface Acknowledgement {
+  readonly wire: string;
+  readonly mismatch?: string;
+}
+
+/**
+ * One Modbus/TCP connection. Every call names its unit, every reply is matched field by field, and when the connection
+ * is lost all calls fail at once, each exactly once.
+ */
+export class ModbusClient {
+  readonly statistics: ClientStatistics;
+  private readonly options: ClientOptions;
+  private readonly port: TcpPort;
+  private readonly modbus: InstanceType<typeof modbusSerial.default>;
+  private readonly waiting = new Set<(error: Error) => void>();
+  private quietUntil = 0;
+
+  private constructor(options: ClientOptions, statistics: ClientStatistics) {
+    this.options = options;
+    this.statistics = statistics;
+    this.port = new TcpPort(options.host, options.port, options.timeout);
+    this.modbus = new modbusSerial.default(this.port);
+  }
+
+  /**
+   * @param onDown called once, when the connection is lost after it was made
+   * @throws TransportError
+   */
+  static async connect(options: ClientOptions, statistics: ClientStatistics, onDown: (error: Error) => void): Promise<ModbusClient> {
+    const client = new ModbusClient(options, statistics);
+    client.port.on('down', (error: Error) => {
+      for (const fail of [...client.waiting]) fail(error);
+    });
+    await new Promise<void>((resolve, reject) => {
+      client.modbus.open((error?: Error | null) => (error ? reject(asTransport(error, options)) : resolve()));
+    });
+    client.port.on('down', onDown);
+    return client;
+  }
+
+  get isOpen(): boolean {
+    return this.port.isOpen;
+  }
+
+  /** Registers as words, bits as 0 and 1: exactly `count` of them. */
+  async read(table: Table, unit: number, address: number, count: number): Promise<readonly number[]> {
+    const code = READ_CODE[table];
+    const bits = isBitTable(table);
+    const bytes = bits ? Math.ceil(count / 8) : count * 2;
+    type Data = { data: (number | boolean)[] };
+    const { data } = await this.call<Data>(unit, code, bytes, next => {
+      const done = next as Callback<{ data: never[] }>;
+      if (code === 1) this.modbus.writeFC1(unit, address, count, done as never);
+      else if (code === 2) this.modbus.writeFC2(unit, address, count, done as never);
+      else if (code === 3) this.modbus.writeFC3(unit, address, count, done as never);
+      else this.modbus.writeFC4(unit, address, count, done as never);
+    });
+    return data.slice(0, count).map(Number);
+  }
+
+  /** FC05 */
+  writeCoil(unit: number, address: number, on: boolean): Promise<Acknowledgement> {
+    return this.send<{ address: number; state: boolean }>(
+      unit,
+      5,
+      next => this.modbus.writeFC5(unit, address, on, next as never),
+      echo =>
+        echoes([
+          ['address', echo.address, address],
+          ['state', echo.state, on],
+        ]),
+    );
+  }
+
+  /** FC15 */
+  writeCoils(unit: number, address: number, states: readonly boolean[]): Promise<Acknowledgement> {
+    return this.send<{ address: number; length: number }>(
+      unit,
+      15,
+      next => this.modbus.writeFC15(unit, address, [...states], next as never),
+      echo =>
+        echoes([
+          ['address', echo.address, address],
+          ['quantity', echo.length, states.length],
+        ]),
+    );
+  }
+
+  /** FC06 */
+  writeRegister(unit: number, address: number, word: number): Promise<Acknowledgement> {
+    return this.send<{ address: number; value: number }>(
+      unit,
+      6,
+      next => this.modbus.writeFC6(unit, address, word, next as never),
+      echo =>
+        echoes([
+          ['address', echo.address, address],
+          ['value', echo.value, word],
+        ]),
+    );
+  }
+
+  /** FC16 */
+  writeRegisters(unit: number, address: number, words: readonly number[]): Promise<Acknowledgement> {
+    return this.send<{ address: number; length: number }>(
+      unit,
+      16,
+      next => this.modbus.writeFC16(unit, address, [...words], next as never),
+      echo =>
+        echoes([
+          ['address', echo.address, address],
+          ['quantity', echo.length, words.length],
+        ]),
+    );
+  }
+
+  /** FC22 */
+  maskRegister(unit: number, address: number, { and, or }: Mask): Promise<Acknowledgement> {
+    return this.send<{ address: number; andMask: number; orMask: number }>(
+      unit,
+      22,
+      next => this.modbus.writeFC22(unit, address, and, or, next as never),
+      echo =>
+        echoes([
+          ['address', echo.address, address],
+          ['AND mask', echo.andMask, and],
+          ['OR mask', echo.orMask, or],
+        ]),
+    );
+  }
+
+  close(): void {
+    this.modbus.close(() => undefined);
+  }
+
+  /** Drops the connection at once: what was sent and not yet delivered never will be. */
+  reset(): void {
+    this.port.reset();
+  }
+
+  private async send<T>(
+    unit: number,
+    code: number,
+    write: (next: Callback<T>) => void,
+    check: (echo: T) => string | undefined,
+  ): Promise<Acknowledgement> {
+    let wire = '';
+    const echo = await this.call<T>(unit, code, undefined, next => {
+      write(next);
+      wire = this.port.lastRequest.toString('hex');
+    });
+    const mismatch = check(echo);
+    return mismatch === undefined ? { wire } : { wire, mismatch };
+  }
+
+  private async call<T>(unit: number, functionCode: number, bytes: number | undefined, write: (next: Callback<T>) => void): Promise<T> {
+    const pause = this.quietUntil - performance.now();
+    if (pause > 0) await new Promise(resolve => setTimeout(resolve, pause));
+    if (!this.port.isOpen) throw new TransportError('no_connection', `no connection to ${this.options.host}:${this.options.port}`, false);
+    const started = performance.now();
+    const transaction = this.port.expect({ unit, functionCode, ...(bytes !== undefined && { bytes }) });
+    this.statistics.requests++;
+    try {
+      return await new Promise<T>((resolve, reject) => {
+        const timer = setTimeout(() => {
+          this.statistics.timeouts++;
+          settle(() => reject(new TransportError('timeout', `no reply of unit ${unit} within ${this.options.timeout} ms`)));
+        }, this.options.timeout);
+        const settle = (how: () => void): void => {
+          clearTimeout(timer);
+          this.waiting.delete(fail);
+          how();
+        };
+        const fail = (error: Error): void => settle(() => reject(asTransport(error, this.options)));
+        this.waiting.add(fail);
+        write((error, data) =>
+          settle(() => {
+            this.noteRoundTrip(performance.now() - started);
+            if (error === null || error === undefined) return resolve(data);
+            if (error.modbusCode === undefined) return reject(new ProtocolError(error.message));
+            this.statistics.exceptions++;
+            return reject(new ExceptionResponse(error.modbusCode));
+          }),
+        );
+      });
+    } finally {
+      this.port.forget(transaction);
+      delete (this.modbus as unknown as Transactions)._transactions[transaction];
+      this.statistics.discardedReplies += this.port.discardedReplies;
+      this.port.discardedReplies = 0;
+      this.quietUntil = performance.now() + this.options.requestDelay;
+    }
+  }
+
+  private noteRoundTrip(ms: number): void {
+    const before = this.statistics.roundTrip;
+    this.statistics.roundTrip = before === undefined ? ms : before * 0.9 + ms * 0.1;
+  }
+}
+
+function echoes(fields: readonly (readonly [string, unknown, unknown])[]): string | undefined {
+  const wrong = fields.find(([, got, sent]) => got !== sent);
+  return wrong === undefined ? undefined : `the device confirmed ${wrong[0]} ${String(wrong[1])} where ${String(wrong[2])} was sent`;
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'the connection was refused',
+  ECONNRESET: 'the peer reset the connection',
+  EPIPE: 'the peer closed the connection',
+  ETIMEDOUT: 'the connection timed out',
+  EHOSTUNREACH: 'the host can not be reached',
+  ENETUNREACH: 'the network can not be reached',
+  ENOTFOUND: 'the host name is not known',
+  EAI_AGAIN: 'the name server does not answer',
+};
+
+function asTransport(error: Error, { host, port }: ClientOptions): Error {
+  if (error instanceof TransportError || error instanceof ProtocolError) return error;
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  return new TransportError('no_connection', `${host}:${port}: ${REASONS[code] ?? (code || error.message)}`);
+}

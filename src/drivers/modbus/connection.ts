@@ -1,0 +1,221 @@
+import { ProtocolError, TransportError } from '../../model/errors.ts';
+import type { ConnectionStatus, Log } from '../driver.ts';
+import { Bus } from './bus.ts';
+import { type ClientStatistics, ModbusClient } from './client.ts';
+
+export interface ConnectionSettings {
+  readonly name: string;
+  readonly type: string;
+  readonly host: string;
+  readonly port: number;
+  readonly timeout: number;
+  readonly maxInFlight: number;
+  readonly requestDelay: number;
+  readonly connectDelay: number;
+  /** Milliseconds; undefined: never. */
+  readonly idleClose: number | undefined;
+  readonly reconnect: { readonly initial: number; readonly max: number };
+}
+
+export interface ConnectionListener {
+  /** @param ours the bridge itself dropped the silent connection that this one replaces */
+  connected(ours: boolean): void;
+  lost(error: Error): void;
+}
+
+/** Requests in a row without any reply from which the connection counts as half-open and is made anew. */
+const SILENT_REQUESTS = 2;
+const RATE_WINDOW = 10_000;
+
+/** One socket that is kept open: connects, connects again with growing pauses, and never opens a second one. */
+export class ModbusConnection {
+  readonly bus: Bus;
+  private readonly settings: ConnectionSettings;
+  private readonly log: Log;
+  private readonly listeners = new Set<ConnectionListener>();
+  private readonly statistics: ClientStatistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, roundTrip: undefined };
+  private readonly wire;
+  private client: ModbusClient | undefined;
+  private opening: Promise<ModbusClient> | undefined;
+  private retryTimer: NodeJS.Timeout | undefined;
+  private idleTimer: NodeJS.Timeout | undefined;
+  private state: ConnectionStatus['state'] = 'connecting';
+  private since = Date.now();
+  private lastError: string | undefined;
+  private attempt = 0;
+  private silent = 0;
+  private resetByUs = false;
+  private protocolErrors = 0;
+  private connects = 0;
+  private rate = { at: performance.now(), requests: 0, perSecond: 0 };
+
+  constructor(settings: ConnectionSettings, log: Log) {
+    this.settings = settings;
+    this.log = log;
+    this.bus = new Bus(settings.maxInFlight, () => this.acquire());
+    this.wire = { host: settings.host, port: settings.port, timeout: settings.timeout, requestDelay: settings.requestDelay };
+  }
+
+  listen(listener: ConnectionListener): void {
+    this.listeners.add(listener);
+  }
+
+  start(): void {
+    this.tryAgain();
+  }
+
+  get isLost(): boolean {
+    return this.state === 'disconnected';
+  }
+
+  get roundTrip(): number | undefined {
+    return this.statistics.roundTrip;
+  }
+
+  /** A reply came: the connection is alive. */
+  noteReply(): void {
+    this.silent = 0;
+    this.attempt = 0;
+  }
+
+  /** No reply came. A connection that has gone silent is dropped, since it may be half-open. */
+  noteTimeout(client: ModbusClient): void {
+    this.silent++;
+    if (this.silent >= SILENT_REQUESTS && client === this.client) this.reset(client);
+  }
+
+  /** Drops the connection, so that nothing that was sent can still arrive, and makes a new one. */
+  reset(client: ModbusClient): void {
+    if (client !== this.client) return;
+    this.resetByUs = true;
+    client.reset();
+  }
+
+  status(): ConnectionStatus {
+    const { statistics, settings } = this;
+    this.measureRate();
+    return {
+      name: settings.name,
+      type: settings.type,
+      state: this.state,
+      since: new Date(this.since).toISOString(),
+      ...(this.lastError !== undefined && { last_error: this.lastError }),
+      requests: statistics.requests,
+      requests_per_second: this.rate.perSecond,
+      ...(statistics.roundTrip !== undefined && { round_trip_ms: Number(statistics.roundTrip.toFixed(2)) }),
+      timeouts: statistics.timeouts,
+      exceptions: statistics.exceptions,
+      protocol_errors: this.protocolErrors,
+      discarded_replies: statistics.discardedReplies,
+      connects: this.connects,
+      queued: this.bus.queued,
+    };
+  }
+
+  /** Takes no more requests, lets those on the wire end, and closes. */
+  async stop(): Promise<void> {
+    this.bus.stop();
+    clearTimeout(this.retryTimer);
+    await this.bus.idle();
+    clearTimeout(this.idleTimer);
+    this.enter('stopped');
+    this.client?.close();
+    this.client = undefined;
+  }
+
+  private measureRate(): void {
+    const now = performance.now();
+    const elapsed = now - this.rate.at;
+    if (elapsed < 1000) return;
+    const perSecond = ((this.statistics.requests - this.rate.requests) * 1000) / elapsed;
+    this.rate.perSecond = Number(perSecond.toFixed(1));
+    if (elapsed > RATE_WINDOW) this.rate = { at: now, requests: this.statistics.requests, perSecond: this.rate.perSecond };
+  }
+
+  private async acquire(): Promise<ModbusClient> {
+    clearTimeout(this.idleTimer);
+    const client = this.client ?? (await this.openIfIdle());
+    if (this.settings.idleClose !== undefined) this.idleTimer = setTimeout(() => this.closeIdle(), this.settings.idleClose);
+    return client;
+  }
+
+  private async openIfIdle(): Promise<ModbusClient> {
+    if (this.state === 'idle' || this.opening !== undefined) return await this.open();
+    throw new TransportError('no_connection', this.lastError ?? `no connection to ${this.settings.host}:${this.settings.port}`);
+  }
+
+  private closeIdle(): void {
+    if (this.client === undefined) return;
+    const client = this.client;
+    this.client = undefined;
+    this.enter('idle');
+    client.close();
+  }
+
+  /** At most one attempt at a time, whoever asks. */
+  private open(): Promise<ModbusClient> {
+    this.opening ??= this.connectOnce().finally(() => {
+      this.opening = undefined;
+    });
+    return this.opening;
+  }
+
+  private async connectOnce(): Promise<ModbusClient> {
+    if (this.state !== 'disconnected') this.enter('connecting');
+    try {
+      const client: ModbusClient = await ModbusClient.connect(this.wire, this.statistics, error => this.onDown(client, error));
+      if (this.state === 'stopped') {
+        client.close();
+        throw new TransportError('no_connection', 'the bridge is stopping');
+      }
+      if (this.settings.connectDelay > 0) await new Promise(resolve => setTimeout(resolve, this.settings.connectDelay));
+      if (!client.isOpen)
+        throw new TransportError('no_connection', `${this.settings.host}:${this.settings.port}: the peer closed the connection at once`);
+      this.connects++;
+      this.client = client;
+      this.silent = 0;
+      this.enter('connected');
+      this.log.info({}, `connected to ${this.settings.host}:${this.settings.port}`);
+      const ours = this.resetByUs;
+      this.resetByUs = false;
+      for (const listener of this.listeners) listener.connected(ours);
+      return client;
+    } catch (error) {
+      this.onFailure(error instanceof Error ? error : new Error(String(error)));
+      throw error;
+    }
+  }
+
+  private onDown(client: ModbusClient, error: Error): void {
+    if (client !== this.client) return;
+    this.client = undefined;
+    if (this.state === 'stopped') return;
+    if (error instanceof ProtocolError) this.protocolErrors++;
+    this.onFailure(error);
+  }
+
+  private onFailure(error: Error): void {
+    if (this.state === 'stopped') return;
+    const news = this.state !== 'disconnected' || this.lastError !== error.message;
+    this.lastError = error.message;
+    this.enter('disconnected');
+    for (const listener of this.listeners) listener.lost(error);
+    const { initial, max } = this.settings.reconnect;
+    const pause = Math.min(max, initial * 2 ** this.attempt) * (0.75 + Math.random() * 0.25);
+    this.attempt++;
+    if (news) this.log.warn({ retry_ms: Math.round(pause) }, `connection lost: ${error.message}`);
+    clearTimeout(this.retryTimer);
+    this.retryTimer = setTimeout(() => this.tryAgain(), pause);
+  }
+
+  private tryAgain(): void {
+    // The failure was told to the listeners and has set the next attempt.
+    this.open().catch(() => undefined);
+  }
+
+  private enter(state: ConnectionStatus['state']): void {
+    if (this.state === state) return;
+    this.state = state;
+    this.since = Date.now();
+  }
+}

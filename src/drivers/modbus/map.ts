@@ -1,0 +1,434 @@
+import { DURATION_PATTERN, parseDuration } from '../../model/duration.ts';
+import { duration, type JsonSchema, later, object } from '../../model/json-schema.ts';
+import type { Deadband, Point, ValueKind, WriteRule } from '../../model/point.ts';
+import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
+import type { Value } from '../../model/value.ts';
+import type { Role } from '../../model/write.ts';
+import { type Address, isBitTable, parseModicon, parseRange, type Range, TABLE_NAMES, TABLES } from './address.ts';
+import { Codec, invalidPatterns } from './codec.ts';
+import { type ModbusPoint, writeSchemaOf } from './point.ts';
+import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, ORDERS, type Order, TYPE_NAMES, type TypeName } from './types.ts';
+
+const RANGE = {
+  type: 'string',
+  pattern: '^(coil|discrete|input|holding):(\\d+|0x[0-9a-fA-F]+)(-(\\d+|0x[0-9a-fA-F]+))?$',
+  expected: 'a range such as holding:200-210',
+};
+const address = (what: string): JsonSchema => ({
+  type: 'integer',
+  minimum: 0,
+  maximum: 65536,
+  description: `Address of ${what}, decimal or 0x…`,
+});
+
+const tcp = object(
+  {
+    host: { type: 'string', minLength: 1, description: 'Host name or address' },
+    port: { type: 'integer', minimum: 1, maximum: 65535, default: 502, description: 'TCP port' },
+    timeout: duration('For one request', '1s'),
+    retries: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 10,
+      default: 1,
+      description: 'How often a read without a reply is repeated; a write never is',
+    },
+    max_in_flight: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 16,
+      default: 1,
+      description: 'Requests on the wire at once; more than 1 only on devices that stand it',
+    },
+    request_delay: duration('Silence kept between two requests', '0ms'),
+    connect_delay: duration('Silence kept after connecting', '0ms'),
+    idle_close: {
+      anyOf: [{ type: 'string', pattern: DURATION_PATTERN }, { const: 'off' }],
+      expected: 'a duration such as 30s, or off',
+      default: 'off',
+      description: 'Closes the connection after this long without a request, for gateways that want their one seat back',
+    },
+    reconnect: object({ initial: duration('First pause before connecting again', '500ms'), max: duration('Longest pause', '30s') }, [], {
+      description: 'Pauses between attempts to connect, doubling from the first to the longest',
+    }),
+    tls: later('Modbus/TCP Security'),
+  },
+  ['host'],
+);
+
+const labels = (what: string, keys: string): JsonSchema => ({
+  type: 'object',
+  minProperties: 1,
+  propertyNames: { pattern: keys, expected: 'a whole number' },
+  additionalProperties: { type: 'string', minLength: 1, maxLength: 64, expected: 'a label as text (numbers, true and null in quotes)' },
+  description: what,
+});
+
+export const modbusProtocol: Protocol = {
+  connections: { 'modbus-tcp': tcp },
+  endpoint: connection => `${String(connection.host).toLowerCase()}:${String(connection.port ?? 502)}`,
+  deviceProperties: {
+    unit_id: { type: 'integer', minimum: 0, maximum: 255, default: 1, description: 'Unit id; 0 and 255 are sent as they stand' },
+    addressing: {
+      enum: ['zero_based', 'one_based'],
+      default: 'zero_based',
+      description: 'Whether addresses in this device count from 0 as on the wire, or from 1',
+    },
+    order: { enum: [...ORDERS], default: 'ABCD', description: 'Byte order of its values of several registers' },
+    max_registers_per_read: { type: 'integer', minimum: 1, maximum: 125, default: 125, description: 'Most registers in one read' },
+    max_bits_per_read: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 2000,
+      default: 2000,
+      description: 'Most coils or discrete inputs in one read',
+    },
+    max_gap: {
+      anyOf: [{ type: 'integer', minimum: 0, maximum: 2000 }, { const: 'auto' }],
+      expected: 'a number of registers, or auto',
+      default: 'auto',
+      description: 'Unused registers that a read may span; 0 forbids it, auto weighs them against another request',
+    },
+    unreadable: { type: 'array', items: RANGE, description: 'Ranges that no read may span' },
+    protected: { type: 'array', items: RANGE, description: 'Ranges that are never written, whatever a point says' },
+  },
+  pointSources: ['coil', 'discrete', 'input', 'holding', 'register'],
+  pointProperties: {
+    coil: address('a coil'),
+    discrete: address('a discrete input'),
+    input: address('an input register'),
+    holding: address('a holding register'),
+    register: { type: ['integer', 'string'], description: 'Modicon notation, always one-based: 40101, 400101, "4x00101"' },
+    type: { enum: [...TYPE_NAMES], description: 'Data type; default: bool for bits, uint16 for registers' },
+    order: { enum: [...ORDERS], description: 'Byte order of this point' },
+    byte: { enum: ['low', 'high'], default: 'low', description: 'Which byte of the register an 8-bit type takes' },
+    bit: { type: 'integer', minimum: 0, maximum: 15, description: 'One bit of a register, 0 the lowest' },
+    length: { type: 'integer', minimum: 1, maximum: 250, description: 'Length of a string or of bytes, in bytes' },
+    encoding: { enum: [...ENCODINGS], default: 'ascii', description: 'Encoding of a string' },
+    scale: { type: 'number', description: 'Engineering value = raw × scale + offset' },
+    offset: { type: 'number', description: 'Engineering value = raw × scale + offset' },
+    scale_from: {
+      type: 'string',
+      pattern: '^[a-z][a-z0-9_]*$',
+      expected: 'the name of a point of the same device',
+      description: 'The point that holds the scale factor: raw × 10^factor',
+    },
+    invalid: {
+      type: 'array',
+      items: { type: ['integer', 'string'], pattern: '^-?\\d+$|^0x[0-9a-fA-F]+$', expected: 'a raw value, decimal or 0x…' },
+      description: 'Raw values that mean that there is no reading',
+    },
+    enum: labels('Labels by raw value', '^-?\\d+$'),
+    flags: labels('Labels by bit, 0 the lowest', '^([0-9]|[1-5][0-9]|6[0-3])$'),
+    topic: later('An MQTT topic'),
+    value: later('A calculated value'),
+    on: later('The payload of true'),
+    off: later('The payload of false'),
+    timestamp: later('The time of the source'),
+  },
+  writeProperties: {
+    function: {
+      enum: ['auto', 'single', 'multiple'],
+      default: 'auto',
+      description: 'FC05/06 or FC15/16; auto tries the single one and remembers what the device takes',
+    },
+    topic: later('An MQTT topic'),
+    qos: later('MQTT quality of service'),
+    retain: later('MQTT retain'),
+    payload: later('An expression for the payload'),
+  },
+  compile: compileDevice,
+};
+
+/** What of a device's entry its points need. */
+interface DeviceFrame {
+  readonly input: DeviceInput;
+  readonly base: 0 | 1;
+  readonly order: Order;
+  readonly maxRegisters: number;
+  readonly maxGap: number | undefined;
+  readonly unreadable: readonly Range[];
+  readonly protected: readonly Range[];
+}
+
+function compileDevice(input: DeviceInput): readonly Point[] {
+  const { raw } = input;
+  const base = raw.addressing === 'one_based' ? 1 : 0;
+  const ranges = (key: string): Range[] =>
+    ((raw[key] ?? []) as string[]).flatMap((text, i) => {
+      const range = parseRange(text, base);
+      if (range === undefined)
+        input.report(
+          [...input.path, key, i],
+          `${text} is no range of addresses; expected lowest-highest within ${base} to ${65535 + base}`,
+        );
+      return range ?? [];
+    });
+  const frame: DeviceFrame = {
+    input,
+    base,
+    order: (raw.order ?? 'ABCD') as Order,
+    maxRegisters: Number(raw.max_registers_per_read ?? 125),
+    maxGap: typeof raw.max_gap === 'number' ? raw.max_gap : undefined,
+    unreadable: ranges('unreadable'),
+    protected: ranges('protected'),
+  };
+  const points = new Map<string, ModbusPoint>();
+  for (const [id, entry] of Object.entries((raw.points ?? {}) as Record<string, RawMap>)) {
+    const point = compilePoint(frame, id, entry ?? {});
+    if (point !== undefined) points.set(id, point);
+  }
+  return linkFactors(frame, points);
+}
+
+function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint | undefined {
+  const { input } = frame;
+  const path: ConfigPath = [...input.path, 'points', id];
+  let sound = true;
+  const report = (message: string, ...keys: string[]): void => {
+    sound = false;
+    input.report([...path, ...keys], message);
+  };
+  const place = addressOf(frame, raw, report);
+  if (place === undefined) return undefined;
+  const bits = isBitTable(place.table);
+  const type = (raw.type ?? (bits || raw.bit !== undefined ? 'bool' : 'uint16')) as TypeName;
+  const data: DataType = DATA_TYPES[type];
+  const text = data.family === 'string' || data.family === 'bytes';
+  const length = raw.length as number | undefined;
+
+  if (bits && type !== 'bool') report(`a ${TABLE_NAMES[place.table]} is one bit: its type is bool, not ${type}`, 'type');
+  if (bits && raw.bit !== undefined) report(`a ${TABLE_NAMES[place.table]} is one bit already`, 'bit');
+  if (!bits && type === 'bool' && raw.bit === undefined) report('a bool in a register needs `bit`, the number of its bit', 'type');
+  if (raw.bit !== undefined && type !== 'bool') report(`one bit has the type bool, not ${type}`, 'type');
+  if (text && length === undefined) report(`a point of type ${type} needs its length in bytes`, 'type');
+  if (!text && length !== undefined) report(`only string and bytes have a length; the width of ${type} is fixed`, 'length');
+  if (raw.encoding !== undefined && type !== 'string') report(`only a string has an encoding, not ${type}`, 'encoding');
+  if (raw.byte !== undefined && !type.endsWith('int8')) report(`only 8-bit types take a byte of the register, not ${type}`, 'byte');
+
+  const registers = data.registers ?? Math.ceil((length ?? 2) / 2);
+  const last = place.address + registers - 1;
+  if (last > 65535) report(`the point ends past address 65535 (it takes ${registers} registers from ${place.address})`, sourceKey(raw));
+  if (!bits && registers > frame.maxRegisters) {
+    report(
+      `the point takes ${registers} registers, but one read takes at most ${frame.maxRegisters}; a value is never put together from two reads`,
+      text ? 'length' : 'type',
+    );
+  }
+  const hit = (range: Range): boolean => range.table === place.table && range.from <= last && range.to >= place.address;
+  if (frame.unreadable.some(hit)) report('the point lies in a range that the device declares unreadable', sourceKey(raw));
+
+  const numeric = data.family === 'integer' || data.family === 'float' || data.family === 'bcd';
+  const labelled = raw.enum !== undefined || raw.flags !== undefined;
+  for (const key of ['scale', 'offset', 'scale_from', 'range', 'deadband'] as const) {
+    if (raw[key] !== undefined && (!numeric || labelled))
+      report(`${key} needs a number; ${labelled ? 'a labelled point' : `type ${type}`} is none`, key);
+  }
+  for (const key of ['enum', 'flags'] as const)
+    if (raw[key] !== undefined && data.family !== 'integer') report(`${key} needs a whole-number type, not ${type}`, key);
+  if (raw.enum !== undefined && raw.flags !== undefined) report('a point has enum or flags, not both', 'flags');
+  if (raw.scale === 0) report('a scale of 0 leaves nothing of the value', 'scale');
+  if (raw.scale_from !== undefined && (raw.scale !== undefined || raw.offset !== undefined))
+    report('the scale comes from scale_from; scale and offset do not go with it', 'scale_from');
+  if (raw.invalid !== undefined && (data.family === 'bool' || text))
+    report(`invalid raw values go with numbers and times, not with ${type}`, 'invalid');
+  const range = raw.range as readonly [number, number] | undefined;
+  if (range !== undefined && range[0] >= range[1]) report(`expected the lowest value first; got [${range[0]}, ${range[1]}]`, 'range');
+
+  const bitsWide = type.endsWith('int8') ? 8 : registers * 16;
+  const codes = labelMap(raw.enum, code => BigInt(code));
+  const flags = labelMap(raw.flags, Number);
+  const [low, high] = (data.limits ?? [0, 0]).map(Number) as [number, number];
+  for (const code of codes?.keys() ?? []) if (code < low || code > high) report(`${code} does not fit into ${type}`, 'enum', String(code));
+  for (const bit of flags?.keys() ?? []) if (bit >= bitsWide) report(`${type} has the bits 0 to ${bitsWide - 1}`, 'flags', String(bit));
+  for (const [key, map] of [
+    ['enum', codes],
+    ['flags', flags],
+  ] as const) {
+    if (map !== undefined && new Set<string>(map.values()).size < map.size) report('each label may stand once', key);
+  }
+
+  const explicitOrder = raw.order as Order | undefined;
+  if (!bits && !text && registers === 1 && explicitOrder === 'CDAB')
+    input.warn([...path, 'order'], 'CDAB swaps words, and this point has only one');
+  const order = explicitOrder ?? (registers > 1 ? frame.order : 'ABCD');
+
+  const deadband = deadbandOf(raw.deadband);
+  const pollInterval = parseDuration(raw.poll_interval ?? input.raw.poll_interval ?? '1s') ?? 1000;
+  if (pollInterval < 10) report('a poll interval is at least 10ms', 'poll_interval');
+  const codec = new Codec({
+    type,
+    order,
+    registers,
+    byte: raw.byte === 'high' ? 'high' : 'low',
+    ...(raw.bit !== undefined && { bit: Number(raw.bit) }),
+    ...(length !== undefined && { length }),
+    encoding: (raw.encoding ?? 'ascii') as Encoding,
+    scale: raw.scale === 0 ? 1 : Number(raw.scale ?? 1),
+    offset: Number(raw.offset ?? 0),
+    scaled: raw.scale_from !== undefined,
+    invalid: ((raw.invalid ?? []) as (number | string)[]).flatMap(entry => invalidPatterns(entry, bitsWide)),
+    ...(range !== undefined && { range }),
+    ...(codes !== undefined && { enum: codes }),
+    ...(flags !== undefined && { flags }),
+    ...(raw.unit !== undefined && { unit: String(raw.unit) }),
+  });
+  const value = kindOf(
+    type,
+    codes,
+    flags,
+    Number.isInteger(raw.scale ?? 1) && Number.isInteger(raw.offset ?? 0) && raw.scale_from === undefined,
+  );
+  const write = raw.write === undefined ? undefined : ((raw.write ?? {}) as RawMap);
+  const rule = write === undefined ? undefined : writeRule(write);
+  if (write !== undefined && rule !== undefined) checkWrite(frame, place, registers, value, write, rule, raw, report);
+  if (rule !== undefined && frame.protected.some(hit))
+    report('the point lies in a protected range of its device, which is never written', 'write');
+  if (!sound) return undefined;
+
+  return {
+    name: `${input.name}.${id}`,
+    device: input.name,
+    id,
+    uri: `plant://${input.name}/${id}`,
+    ...(raw.description !== undefined && { description: String(raw.description) }),
+    ...(raw.unit !== undefined && { unit: String(raw.unit) }),
+    type,
+    value,
+    ...(rule !== undefined && { write: rule, writeSchema: writeSchemaOf(value, codec, rule, raw.unit as string | undefined) }),
+    ...(rule !== undefined && raw.scale_from === undefined && { canonical: (candidate: Value) => codec.canonical(candidate) }),
+    ...(range !== undefined && { range }),
+    deadband,
+    pollInterval,
+    staleAfter: staleAfter(raw, input.raw, pollInterval),
+    hidden: raw.hidden === true,
+    table: place.table,
+    address: place.address,
+    registers: bits ? 1 : registers,
+    codec,
+    ...(raw.scale_from !== undefined && { scaleFrom: String(raw.scale_from) }),
+    writeFunction: (write?.function ?? 'auto') as ModbusPoint['writeFunction'],
+  };
+}
+
+function addressOf(frame: DeviceFrame, raw: RawMap, report: (message: string, ...keys: string[]) => void): Address | undefined {
+  if (raw.register !== undefined) {
+    const place = parseModicon(raw.register as number | string);
+    if (typeof place !== 'string') return place;
+    report(place, 'register');
+    return undefined;
+  }
+  const table = TABLES.find(name => raw[name] !== undefined);
+  if (table === undefined) return undefined;
+  const address = Number(raw[table]) - frame.base;
+  if (address >= 0 && address <= 65535) return { table, address };
+  report(`addresses of this device count from ${frame.base} to ${65535 + frame.base}; got ${String(raw[table])}`, table);
+  return undefined;
+}
+
+const sourceKey = (raw: RawMap): string => ['register', ...TABLES].find(key => raw[key] !== undefined) ?? 'register';
+
+function labelMap<K>(raw: unknown, key: (text: string) => K): ReadonlyMap<K, string> | undefined {
+  return raw === undefined ? undefined : new Map(Object.entries(raw as Record<string, string>).map(([code, label]) => [key(code), label]));
+}
+
+function deadbandOf(raw: unknown): Deadband {
+  return typeof raw === 'string' ? { percent: Number(raw.slice(0, -1)) } : { absolute: Number(raw ?? 0) };
+}
+
+/** A point that is read more slowly than its device is not stale the sooner for it. */
+function staleAfter(point: RawMap, device: RawMap, pollInterval: number): number {
+  const own = parseDuration(point.stale_after);
+  if (own !== undefined) return own;
+  const ofDevice = parseDuration(device.stale_after) ?? 0;
+  if (ofDevice === 0) return 3 * pollInterval;
+  return point.poll_interval === undefined ? ofDevice : Math.max(ofDevice, 3 * pollInterval);
+}
+
+function kindOf(
+  type: TypeName,
+  codes: ReadonlyMap<bigint, string> | undefined,
+  flags: ReadonlyMap<number, string> | undefined,
+  whole: boolean,
+): ValueKind {
+  if (codes !== undefined) return { kind: 'enum', labels: [...codes.values()] };
+  if (flags !== undefined) return { kind: 'flags', labels: [...flags].sort(([a], [b]) => a - b).map(([, label]) => label) };
+  switch (DATA_TYPES[type].family) {
+    case 'bool':
+      return { kind: 'bool' };
+    case 'string':
+      return { kind: 'text' };
+    case 'bytes':
+      return { kind: 'bytes' };
+    case 'time':
+      return { kind: 'time' };
+    case 'float':
+      return { kind: 'number', integer: false };
+    case 'integer':
+    case 'bcd':
+      return { kind: 'number', integer: whole };
+  }
+}
+
+function writeRule(raw: RawMap): WriteRule {
+  const verify = raw.verify === 'off' ? undefined : (parseDuration(raw.verify ?? '2s') ?? 2000);
+  return {
+    ...(raw.min !== undefined && { min: Number(raw.min) }),
+    ...(raw.max !== undefined && { max: Number(raw.max) }),
+    ...(raw.max_step !== undefined && { maxStep: Number(raw.max_step) }),
+    role: (raw.role ?? 'operator') as Role,
+    minInterval: parseDuration(raw.min_interval ?? '0ms') ?? 0,
+    ...(verify !== undefined && { verify }),
+  };
+}
+
+function checkWrite(
+  frame: DeviceFrame,
+  place: Address,
+  registers: number,
+  value: ValueKind,
+  write: RawMap,
+  rule: WriteRule,
+  raw: RawMap,
+  report: (message: string, ...keys: string[]) => void,
+): void {
+  if (place.table === 'input' || place.table === 'discrete') {
+    report(`${place.table === 'input' ? 'an input register' : 'a discrete input'} can not be written`, 'write');
+  }
+  for (const key of ['min', 'max', 'max_step'] as const) {
+    if (write[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
+  }
+  if (rule.min !== undefined && rule.max !== undefined && rule.min > rule.max)
+    report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
+  if (write.function === 'single' && registers > 1)
+    report(
+      `a value of ${registers} registers is written by one request, which the single-register function can not do`,
+      'write',
+      'function',
+    );
+  if (registers > 123) report('a write takes at most 123 registers', 'write');
+  if (frame.input.raw.unit_id === 0 && raw.bit !== undefined && write.function === 'multiple')
+    report('one bit is written by FC22', 'write', 'function');
+}
+
+/** Points whose scale another point holds: it must be there, be a plain whole number, and not itself be scaled. */
+function linkFactors(frame: DeviceFrame, points: ReadonlyMap<string, ModbusPoint>): readonly ModbusPoint[] {
+  const result: ModbusPoint[] = [];
+  for (const point of points.values()) {
+    const factor = point.scaleFrom === undefined ? undefined : points.get(point.scaleFrom);
+    const path = [...frame.input.path, 'points', point.id, 'scale_from'];
+    if (point.scaleFrom !== undefined && factor === undefined) {
+      const known = Object.hasOwn((frame.input.raw.points ?? {}) as RawMap, point.scaleFrom);
+      // A factor that is itself mistaken was reported already.
+      if (!known) frame.input.report(path, `no point ${frame.input.name}.${point.scaleFrom}`);
+      continue;
+    }
+    if (factor !== undefined && (factor.value.kind !== 'number' || !factor.value.integer || factor.scaleFrom !== undefined)) {
+      frame.input.report(path, `${factor.name} is no whole number, so it can not be a scale factor`);
+      continue;
+    }
+    if (factor !== undefined && isBitTable(factor.table)) continue;
+    result.push(factor === undefined ? point : { ...point, factor });
+  }
+  return result.map(point => Object.freeze(point));
+}

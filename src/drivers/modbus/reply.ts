@@ -1,0 +1,37 @@
+import { ProtocolError } from '../../model/errors.ts';
+
+/** What a reply must look like to belong to its request. */
+export interface Expectation {
+  readonly unit: number;
+  readonly functionCode: number;
+  /** Reads: data bytes. Writes: undefined, their replies have a fixed length. */
+  readonly bytes?: number;
+}
+
+const REPLY_LENGTH: Readonly<Record<number, number>> = { 5: 5, 6: 5, 15: 5, 16: 5, 22: 7 };
+
+/**
+ * Every field of a reply that can be compared is compared; values are decoded from nothing else.
+ *
+ * @throws ProtocolError
+ */
+export function checkReply(expected: Expectation, unit: number, pdu: Buffer): void {
+  if (unit !== expected.unit) throw new ProtocolError(`a reply of unit ${unit} to a request to unit ${expected.unit}`);
+  const code = pdu.readUInt8(0);
+  if (code === (expected.functionCode | 0x80)) {
+    if (pdu.length !== 2) throw new ProtocolError(`an exception reply of ${pdu.length} bytes, expected 2`);
+    return;
+  }
+  if (code !== expected.functionCode)
+    throw new ProtocolError(`a reply with function code ${code} to a request with ${expected.functionCode}`);
+  if (expected.bytes === undefined) {
+    const length = REPLY_LENGTH[code];
+    if (length !== undefined && pdu.length !== length)
+      throw new ProtocolError(`a reply of ${pdu.length} bytes to function code ${code}, expected ${length}`);
+    return;
+  }
+  const announced = pdu.readUInt8(1);
+  if (announced !== expected.bytes || pdu.length !== 2 + expected.bytes) {
+    throw new ProtocolError(`a reply that announces ${announced} data bytes and holds ${pdu.length - 2}, expected ${expected.bytes}`);
+  }
+}

@@ -1,0 +1,105 @@
+import type { ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { hostHeaderValidation, originValidation } from '@modelcontextprotocol/fastify';
+import { localhostAllowedHostnames, localhostAllowedOrigins } from '@modelcontextprotocol/server';
+import Fastify, { type FastifyError, type FastifyInstance } from 'fastify';
+import type { McpHttp, ServerRequest } from '../mcp/http.ts';
+import { systemReason } from '../model/errors.ts';
+
+const BODY_LIMIT = 64 * 1024;
+const HEADERS_TIMEOUT = 10_000;
+const REQUEST_TIMEOUT = 30_000;
+/** A client that takes nothing off its stream for this long is cut. */
+const SLOW_READER = 10_000;
+
+export interface HttpSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly path: string;
+  readonly allowedHosts: readonly string[];
+  readonly allowedOrigins: readonly string[];
+}
+
+export class ListenError extends Error {}
+
+/** The HTTP listener: one path for MCP, with the guards in front of it. */
+export class HttpListener {
+  private readonly app: FastifyInstance;
+  private readonly settings: HttpSettings;
+  private readonly responses = new Map<ServerResponse, number | undefined>();
+  private readonly watcher: NodeJS.Timeout;
+
+  constructor(settings: HttpSettings, mcp: McpHttp) {
+    this.settings = settings;
+    this.app = Fastify({ bodyLimit: BODY_LIMIT, requestTimeout: REQUEST_TIMEOUT, forceCloseConnections: true });
+    this.app.server.headersTimeout = HEADERS_TIMEOUT;
+    // A page that resolves its own name to this address must not reach the bridge as if it were its own.
+    this.app.addHook('onRequest', hostHeaderValidation([...localhostAllowedHostnames(), ...settings.allowedHosts]));
+    this.app.addHook('onRequest', originValidation([...localhostAllowedOrigins(), ...settings.allowedOrigins.map(hostOf)]));
+    this.app.setErrorHandler((error: FastifyError, _request, reply) => {
+      const status = error.statusCode ?? 500;
+      const [code, message] =
+        status === 400
+          ? [-32700, 'Parse error: the body is no JSON']
+          : status === 413
+            ? [-32600, `The body is larger than ${BODY_LIMIT / 1024} kB`]
+            : status === 415
+              ? [-32600, 'The body has to be application/json']
+              : [-32603, 'Internal error'];
+      return reply.code(status).send({ jsonrpc: '2.0', id: null, error: { code, message } });
+    });
+    this.app.setNotFoundHandler((_request, reply) =>
+      reply.code(404).send({ error: `There is nothing here; MCP is served at ${settings.path}` }),
+    );
+    this.app.route({
+      method: ['GET', 'POST', 'DELETE'],
+      url: settings.path,
+      handler: async (request, reply) => {
+        reply.hijack();
+        this.watch(reply.raw);
+        await mcp.handle(request.raw as ServerRequest, reply.raw, request.body);
+      },
+    });
+    this.watcher = setInterval(() => this.cutSlowReaders(), 1000);
+    this.watcher.unref();
+  }
+
+  /** @returns the address of the MCP endpoint. @throws ListenError in words */
+  async start(): Promise<string> {
+    const { host, port, path } = this.settings;
+    try {
+      await this.app.listen({ host, port });
+    } catch (error) {
+      const inUse = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      throw new ListenError(
+        `can not listen on ${host}:${port}: ${inUse ? 'the port is in use already; stop the other program or change http.listen' : systemReason(error)}`,
+      );
+    }
+    const { port: actual } = this.app.server.address() as AddressInfo;
+    return `http://${host.includes(':') ? `[${host}]` : host}:${actual}${path}`;
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.watcher);
+    await this.app.close();
+  }
+
+  private watch(response: ServerResponse): void {
+    this.responses.set(response, undefined);
+    response.on('close', () => this.responses.delete(response));
+  }
+
+  private cutSlowReaders(): void {
+    const now = performance.now();
+    for (const [response, since] of this.responses) {
+      if (!response.writableNeedDrain) this.responses.set(response, undefined);
+      else if (since === undefined) this.responses.set(response, now);
+      else if (now - since > SLOW_READER) response.destroy();
+    }
+  }
+}
+
+/** `https://page.example:8443` and `page.example` alike. */
+function hostOf(origin: string): string {
+  return URL.canParse(origin) && origin.includes('://') ? new URL(origin).hostname : origin;
+}

@@ -1,0 +1,93 @@
+import type { ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult, Resource } from '@modelcontextprotocol/server';
+import type { Field } from '../control/field.ts';
+import type { Device } from '../model/plant.ts';
+import type { Point } from '../model/point.ts';
+import { present } from '../model/sample.ts';
+import { pageOf } from './page.ts';
+import type { BridgeStatus } from './status.ts';
+import { describePoint, presentAll } from './tool.ts';
+
+const MIME = 'application/json';
+const PAGE = 200;
+export const STATUS_URI = 'plant://status';
+const STATUS_TTL = 1000;
+
+/** The plant as resources: its state, its devices, its points. */
+export class Resources {
+  private readonly field: Field;
+  private readonly status: () => BridgeStatus;
+  private readonly devices: ReadonlyMap<string, Device>;
+
+  constructor(field: Field, status: () => BridgeStatus) {
+    this.field = field;
+    this.status = status;
+    this.devices = new Map([...field.plant.devices.values()].map(device => [device.uri, device]));
+  }
+
+  has(uri: string): boolean {
+    return uri === STATUS_URI || this.devices.has(uri) || this.field.plant.byUri.has(uri);
+  }
+
+  /** @returns undefined for a cursor that is none */
+  list(cursor: string | undefined): ListResourcesResult | undefined {
+    const { plant } = this.field;
+    const status: Resource = {
+      uri: STATUS_URI,
+      name: 'status',
+      title: 'State of the bridge',
+      description: 'Connections, devices and writes that wait for a person',
+      mimeType: MIME,
+    };
+    const all = [undefined, ...plant.devices.values(), ...plant.visible()];
+    const page = pageOf(all, PAGE, cursor);
+    if (page === undefined) return undefined;
+    const resources = page.items.map(item => (item === undefined ? status : 'points' in item ? this.ofDevice(item) : this.ofPoint(item)));
+    return { resources, ...(page.nextCursor !== undefined && { nextCursor: page.nextCursor }) };
+  }
+
+  templates(): ListResourceTemplatesResult {
+    return {
+      resourceTemplates: [
+        { uriTemplate: 'plant://{device}', name: 'device', title: 'All samples of a device', mimeType: MIME },
+        { uriTemplate: 'plant://{device}/{point}', name: 'point', title: 'One sample', mimeType: MIME },
+      ],
+    };
+  }
+
+  /** @returns undefined where there is no such resource; the milliseconds that the answer stays true beside it */
+  read(uri: string): { readonly result: ReadResourceResult; readonly ttlMs: number } | undefined {
+    const contents = (value: object): ReadResourceResult => ({ contents: [{ uri, mimeType: MIME, text: JSON.stringify(value) }] });
+    if (uri === STATUS_URI) return { result: contents(this.status()), ttlMs: STATUS_TTL };
+    const device = this.devices.get(uri);
+    if (device !== undefined) {
+      const shown = visible(device);
+      const samples = presentAll(shown.map(point => this.field.live.get(point)));
+      return { result: contents({ device: device.name, samples }), ttlMs: Math.min(60_000, ...shown.map(point => point.pollInterval)) };
+    }
+    const point = this.field.plant.byUri.get(uri);
+    return point === undefined ? undefined : { result: contents(present(this.field.live.get(point))), ttlMs: point.pollInterval };
+  }
+
+  private ofDevice(device: Device): Resource {
+    const newest = Math.max(0, ...visible(device).map(point => this.field.live.get(point).wall));
+    return {
+      uri: device.uri,
+      name: device.name,
+      ...(device.description !== undefined && { description: device.description }),
+      mimeType: MIME,
+      annotations: { lastModified: new Date(newest).toISOString() },
+    };
+  }
+
+  private ofPoint(point: Point): Resource {
+    return {
+      uri: point.uri,
+      name: point.name,
+      description: describePoint(point),
+      mimeType: MIME,
+      annotations: { lastModified: new Date(this.field.live.get(point).wall).toISOString() },
+    };
+  }
+}
+
+const visible = (device: Device): Point[] => device.points.filter(point => !point.hidden);

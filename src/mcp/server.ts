@@ -1,0 +1,111 @@
+import { ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server, type ServerContext } from '@modelcontextprotocol/server';
+import type { Field } from '../control/field.ts';
+import type { Log } from '../drivers/driver.ts';
+import type { Principal } from '../model/write.ts';
+import type { Catalogue } from './catalogue.ts';
+import { complete } from './completion.ts';
+
+export type Era = 'legacy' | 'modern';
+
+/** A client subscribes to no more resources than this on one connection. */
+export const MAX_SUBSCRIBED_URIS = 256;
+
+const LIST_TTL = 60_000;
+
+export interface ServerParts {
+  readonly catalogue: Catalogue;
+  readonly field: Field;
+  readonly log: Log;
+}
+
+/** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */
+export function createServer(
+  { catalogue, field, log }: ServerParts,
+  era: Era,
+  principal: Principal,
+): { server: Server; subscribed: ReadonlySet<string> } {
+  const { identity, resources } = catalogue;
+  const subscribed = new Set<string>();
+  const list = { ttlMs: LIST_TTL, cacheScope: 'private' } as const;
+  const server = new Server(
+    { name: identity.name, title: identity.description ?? identity.name, version: identity.version },
+    {
+      capabilities: { tools: { listChanged: true }, resources: { subscribe: true, listChanged: true }, completions: {} },
+      instructions: catalogue.instructions,
+      cacheHints: { 'tools/list': list, 'resources/list': list, 'resources/templates/list': list, 'server/discover': list },
+    },
+  );
+  const notFound = (uri: string): Error =>
+    era === 'modern'
+      ? new ResourceNotFoundError(uri)
+      : new ProtocolError(ProtocolErrorCode.ResourceNotFound, `Resource not found: ${JSON.stringify(uri)}`, { uri });
+
+  server.setRequestHandler('tools/list', () => ({ tools: catalogue.list(principal) }));
+  server.setRequestHandler('tools/call', async (request, ctx) => {
+    const { name, arguments: args } = request.params;
+    try {
+      const result = await catalogue.call(name, args, {
+        principal: withClient(principal, server),
+        signal: ctx.mcpReq.signal,
+        progress: progressOf(ctx),
+      });
+      if (result !== undefined) return result;
+    } catch (error) {
+      // A mistake of ours is logged with its place and told without it.
+      if (!ctx.mcpReq.signal.aborted) log.warn({ err: error, tool: name }, `the tool ${JSON.stringify(name)} failed`);
+      throw new ProtocolError(ProtocolErrorCode.InternalError, 'The bridge could not carry out the call; its log says why');
+    }
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${JSON.stringify(name)}`);
+  });
+  server.setRequestHandler('resources/list', request => {
+    const page = resources.list(request.params?.cursor);
+    if (page === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Unknown cursor');
+    return page;
+  });
+  server.setRequestHandler('resources/templates/list', () => resources.templates());
+  server.setRequestHandler('resources/read', request => {
+    const found = resources.read(request.params.uri);
+    if (found === undefined) throw notFound(request.params.uri);
+    return era === 'modern' ? { ...found.result, ttlMs: found.ttlMs, cacheScope: 'private' as const } : found.result;
+  });
+  server.setRequestHandler('completion/complete', request => {
+    const { ref, argument, context } = request.params;
+    const answer = ref.type === 'ref/resource' ? complete(field.plant, ref.uri, argument, context?.arguments) : undefined;
+    if (answer === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is nothing to complete by this reference');
+    return answer;
+  });
+  if (era === 'legacy') {
+    server.setRequestHandler('resources/subscribe', request => {
+      const { uri } = request.params;
+      if (!resources.has(uri)) throw notFound(uri);
+      if (subscribed.size >= MAX_SUBSCRIBED_URIS && !subscribed.has(uri))
+        throw new ProtocolError(
+          ProtocolErrorCode.InvalidParams,
+          `One connection subscribes to at most ${MAX_SUBSCRIBED_URIS} resources; subscribe to a device instead`,
+        );
+      subscribed.add(uri);
+      return {};
+    });
+    server.setRequestHandler('resources/unsubscribe', request => {
+      subscribed.delete(request.params.uri);
+      return {};
+    });
+  }
+  server.onerror = error => log.debug({ err: error }, 'a client sent what could not be understood, or went away');
+  return { server, subscribed };
+}
+
+/** The client's own name for the audit file: told by the client, so only a label. */
+function withClient(principal: Principal, server: Server): Principal {
+  const client = server.getClientVersion();
+  return client === undefined ? principal : { ...principal, client: `${client.name} ${client.version}`.slice(0, 100) };
+}
+
+function progressOf(ctx: ServerContext): (done: number, total: number, message: string) => void {
+  const progressToken = ctx.mcpReq._meta?.progressToken;
+  if (progressToken === undefined) return () => undefined;
+  return (progress, total, message) => {
+    // A client that has gone needs no progress.
+    ctx.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress, total, message } }).catch(() => undefined);
+  };
+}

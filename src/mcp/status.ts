@@ -1,0 +1,47 @@
+import type { Control } from '../control/control.ts';
+import type { Field } from '../control/field.ts';
+import type { ConnectionStatus, DeviceStatus } from '../drivers/driver.ts';
+import type { Quality } from '../model/sample.ts';
+
+export interface BridgeIdentity {
+  readonly name: string;
+  readonly description?: string;
+  readonly version: string;
+}
+
+export interface BridgeStatus {
+  readonly bridge: {
+    readonly name: string;
+    readonly description?: string;
+    readonly version: string;
+    readonly uptime_s: number;
+    readonly writes: 'enabled' | 'disabled';
+    readonly write_trouble?: string;
+    readonly points: Readonly<Record<Quality | 'total', number>>;
+  };
+  readonly connections: readonly ConnectionStatus[];
+  readonly devices: readonly DeviceStatus[];
+  /** Writes that wait for a person. */
+  readonly pending: readonly object[];
+}
+
+export function bridgeStatus(identity: BridgeIdentity, field: Field, control: Control): BridgeStatus {
+  const points = { total: 0, good: 0, uncertain: 0, bad: 0 };
+  for (const point of field.plant.points.values()) {
+    points.total++;
+    points[field.live.get(point).quality]++;
+  }
+  const drivers = [...field.allDrivers];
+  return {
+    bridge: {
+      ...identity,
+      uptime_s: Math.round(process.uptime()),
+      writes: control.enabled ? 'enabled' : 'disabled',
+      ...(control.trouble !== undefined && { write_trouble: control.trouble }),
+      points,
+    },
+    connections: drivers.map(driver => driver.connectionStatus()),
+    devices: drivers.flatMap(driver => driver.deviceStatus()),
+    pending: [],
+  };
+}

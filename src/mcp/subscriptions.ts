@@ -1,0 +1,50 @@
+import type { Field } from '../control/field.ts';
+import type { Change, LiveValues } from '../store/live-values.ts';
+
+/** Somebody who is told which resources changed; it picks those that it cares for. */
+export type Sink = (uri: string) => void;
+
+/**
+ * From changes of values to notifications: what changes within the notify interval is told once, for the point and for
+ * its device.
+ */
+export class Subscriptions {
+  private readonly field: Field;
+  private readonly interval: number;
+  private readonly sinks = new Set<Sink>();
+  private readonly changed = new Set<string>();
+  private readonly stopListening: () => void;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(field: Field, live: LiveValues, interval: number) {
+    this.field = field;
+    this.interval = interval;
+    this.stopListening = live.onChange(change => this.note(change));
+  }
+
+  add(sink: Sink): () => void {
+    this.sinks.add(sink);
+    return () => this.sinks.delete(sink);
+  }
+
+  stop(): void {
+    this.stopListening();
+    clearTimeout(this.timer);
+    this.sinks.clear();
+  }
+
+  private note({ sample: { point } }: Change): void {
+    if (this.sinks.size === 0) return;
+    this.changed.add(point.uri);
+    const device = this.field.plant.devices.get(point.device);
+    if (device !== undefined && !point.hidden) this.changed.add(device.uri);
+    this.timer ??= setTimeout(() => this.tell(), this.interval);
+  }
+
+  private tell(): void {
+    this.timer = undefined;
+    const uris = [...this.changed];
+    this.changed.clear();
+    for (const sink of this.sinks) for (const uri of uris) sink(uri);
+  }
+}

@@ -1,0 +1,40 @@
+import { type JsonSchema, object } from '../../model/json-schema.ts';
+import type { BridgeStatus } from '../status.ts';
+import { answer, readTool, type Tool } from '../tool.ts';
+
+const anything: JsonSchema = { type: 'object' };
+
+export function getStatus(status: () => BridgeStatus): Tool {
+  return {
+    definition: readTool(
+      'get_status',
+      'State of the bridge, its connections and devices: since when, last error, request rate, round trip, read plan; and writes that wait for a person.',
+      object({}),
+      object(
+        {
+          bridge: anything,
+          connections: { type: 'array', items: anything },
+          devices: { type: 'array', items: anything },
+          pending: { type: 'array', items: anything },
+        },
+        ['bridge', 'connections', 'devices', 'pending'],
+      ),
+    ),
+    call: () => {
+      const now = status();
+      const { bridge } = now;
+      const lines = [
+        `${bridge.name}: ${bridge.points.good} of ${bridge.points.total} points good, ${bridge.points.uncertain} uncertain, ${bridge.points.bad} bad; writes ${bridge.writes}`,
+        ...now.connections.map(
+          one =>
+            `connection ${one.name}: ${one.state} since ${one.since}${one.last_error === undefined ? '' : `; last error: ${one.last_error}`}`,
+        ),
+        ...now.devices.map(
+          one =>
+            `device ${one.name}: ${one.state} since ${one.since}${one.last_error === undefined ? '' : `; last error: ${one.last_error}`}`,
+        ),
+      ];
+      return Promise.resolve(answer(now, lines.join('\n')));
+    },
+  };
+}

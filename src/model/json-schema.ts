@@ -1,0 +1,28 @@
+import { DURATION_PATTERN } from './duration.ts';
+
+/** A JSON Schema (draft 2020-12) as plain data. */
+export type JsonSchema = { readonly [keyword: string]: unknown };
+
+export const object = (
+  properties: Readonly<Record<string, JsonSchema>>,
+  required: readonly string[] = [],
+  more: JsonSchema = {},
+): JsonSchema => ({
+  type: 'object',
+  properties,
+  ...(required.length > 0 && { required }),
+  additionalProperties: false,
+  ...more,
+});
+
+/** `expected` is said when a value does not fit. */
+export const duration = (description: string, byDefault?: string): JsonSchema => ({
+  type: 'string',
+  pattern: DURATION_PATTERN,
+  expected: 'a duration such as 250ms, 1s, 5m or 1h',
+  ...(byDefault !== undefined && { default: byDefault }),
+  description,
+});
+
+/** A key that the grammar reserves for a feature that is not there: refused, never ignored. */
+export const later = (description: string): JsonSchema => ({ description, notSupportedYet: true });

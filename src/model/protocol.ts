@@ -1,0 +1,33 @@
+import type { JsonSchema } from './json-schema.ts';
+import type { Point } from './point.ts';
+
+export type RawMap = { readonly [key: string]: unknown };
+
+/** Where in the map something stands: the keys from the top. */
+export type ConfigPath = readonly (string | number)[];
+
+export interface DeviceInput {
+  readonly name: string;
+  readonly raw: RawMap;
+  readonly path: ConfigPath;
+  report(path: ConfigPath, message: string): void;
+  warn(path: ConfigPath, message: string): void;
+}
+
+/**
+ * What a protocol adds to the map: schema fragments for its connections, devices and points, and the compiler that
+ * turns a device's checked entry into points. The configuration knows protocols by this alone.
+ */
+export interface Protocol {
+  /** Connection type -> the schema of such a connection without its `type`. */
+  readonly connections: Readonly<Record<string, JsonSchema>>;
+  /** What a connection talks to, `host:port`: no two connections may name the same. */
+  endpoint(connection: RawMap): string;
+  readonly deviceProperties: Readonly<Record<string, JsonSchema>>;
+  readonly pointProperties: Readonly<Record<string, JsonSchema>>;
+  /** Keys of which a point has exactly one. */
+  readonly pointSources: readonly string[];
+  readonly writeProperties: Readonly<Record<string, JsonSchema>>;
+  /** Makes the points of a device; mistakes are reported, and the points that have none are returned. */
+  compile(device: DeviceInput): readonly Point[];
+}

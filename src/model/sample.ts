@@ -1,0 +1,80 @@
+import type { Point } from './point.ts';
+import { type JsonValue, toJson, type Value } from './value.ts';
+
+/** OPC UA's three classes of quality (OPC 10000-8, 6.3). */
+export type Quality = 'good' | 'uncertain' | 'bad';
+
+/** Why a sample is not good: a closed list, part of the contract towards clients. */
+export type Reason =
+  | 'not_available'
+  | 'out_of_range'
+  | 'stale'
+  | 'no_connection'
+  | 'timeout'
+  | 'exception'
+  | 'decode_error'
+  | 'offline'
+  | 'initialising';
+
+export interface ExceptionInfo {
+  readonly code: number;
+  readonly name: string;
+}
+
+/**
+ * One reading of one point. `at` is the monotonic clock in milliseconds (ages are taken from it alone),
+ * `wall` the time of day in milliseconds since 1970, which only labels.
+ */
+export interface Sample {
+  readonly point: Point;
+  readonly value: Value;
+  readonly quality: Quality;
+  readonly reason?: Reason;
+  readonly exception?: ExceptionInfo;
+  readonly at: number;
+  readonly wall: number;
+  readonly lastGood?: { readonly value: Value; readonly wall: number };
+}
+
+/** What a reading says before it is known whose and when: the result of decoding. */
+export type Reading = Pick<Sample, 'value' | 'quality' | 'reason' | 'exception'>;
+
+export const good = (value: Value): Reading => ({ value, quality: 'good' });
+export const uncertain = (value: Value, reason: Reason): Reading => ({ value, quality: 'uncertain', reason });
+/** A bad reading never carries a number. */
+export const bad = (reason: Reason, exception?: ExceptionInfo): Reading =>
+  exception === undefined ? { value: null, quality: 'bad', reason } : { value: null, quality: 'bad', reason, exception };
+
+export function sampleOf(point: Point, reading: Reading, at = performance.now(), wall = Date.now()): Sample {
+  return { point, ...reading, at, wall };
+}
+
+/** A sample as clients see it. */
+export interface PublicSample {
+  readonly point: string;
+  readonly value: JsonValue;
+  readonly unit?: string;
+  readonly quality: Quality;
+  readonly reason?: Reason;
+  readonly exception?: ExceptionInfo;
+  readonly timestamp: string;
+  readonly age_ms: number;
+  readonly last_good?: { readonly value: JsonValue; readonly timestamp: string };
+}
+
+export function present(sample: Sample, now = performance.now()): PublicSample {
+  return {
+    point: sample.point.name,
+    value: toJson(sample.value),
+    ...(sample.point.unit !== undefined && { unit: sample.point.unit }),
+    quality: sample.quality,
+    ...(sample.reason !== undefined && { reason: sample.reason }),
+    ...(sample.exception !== undefined && { exception: sample.exception }),
+    timestamp: new Date(sample.wall).toISOString(),
+    age_ms: Math.max(0, Math.round(now - sample.at)),
+    ...(sample.quality === 'bad' &&
+      sample.lastGood !== undefined && {
+        last_good: { value: toJson(sample.lastGood.value), timestamp: new Date(sample.lastGood.wall).toISOString() },
+      }),
+  };
+}

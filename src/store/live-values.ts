@@ -1,0 +1,127 @@
+import type { Plant } from '../model/plant.ts';
+import type { Point } from '../model/point.ts';
+import type { Sample } from '../model/sample.ts';
+import { asNumber, sameValue, type Value } from '../model/value.ts';
+
+export interface Change {
+  readonly sample: Sample;
+  /** Counts up over all points of this run. */
+  readonly sequence: number;
+}
+
+interface State {
+  sample: Sample;
+  /** What subscribers were last told of. */
+  told: { readonly value: Value; readonly quality: Sample['quality']; readonly reason?: Sample['reason'] };
+  sequence: number;
+}
+
+/** How often values are looked at for having grown stale, at most. */
+const SWEEP = 1000;
+
+/** The newest sample of every point, and who wants to hear when one changes by more than its deadband. */
+export class LiveValues {
+  private readonly states = new Map<string, State>();
+  private readonly listeners = new Set<(change: Change) => void>();
+  private readonly watchers = new Set<(sample: Sample) => void>();
+  private sequence = 0;
+  private sweepTimer: NodeJS.Timeout | undefined;
+
+  constructor(plant: Plant) {
+    const at = performance.now();
+    const wall = Date.now();
+    for (const point of plant.points.values()) {
+      const sample: Sample = { point, value: null, quality: 'bad', reason: 'initialising', at, wall };
+      this.states.set(point.name, { sample, told: sample, sequence: 0 });
+    }
+    const shortest = Math.min(SWEEP, ...[...plant.points.values()].map(point => point.staleAfter / 2));
+    this.sweepTimer = setInterval(() => this.sweep(), Math.max(20, shortest));
+    this.sweepTimer.unref();
+  }
+
+  /** The number of the newest change: everything after it is news. */
+  get cursor(): number {
+    return this.sequence;
+  }
+
+  onChange(listener: (change: Change) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Hears every sample, also those within the deadband. */
+  onSample(listener: (sample: Sample) => void): () => void {
+    this.watchers.add(listener);
+    return () => this.watchers.delete(listener);
+  }
+
+  update(samples: readonly Sample[]): void {
+    for (const sample of samples) {
+      const state = this.states.get(sample.point.name);
+      if (state === undefined) continue;
+      // Two readings may overlap; the later one counts, whichever arrives last.
+      if (sample.at < state.sample.at && state.sample.reason !== 'stale') continue;
+      const lastGood =
+        sample.quality === 'good'
+          ? undefined
+          : state.sample.quality === 'good'
+            ? { value: state.sample.value, wall: state.sample.wall }
+            : state.sample.lastGood;
+      state.sample = lastGood === undefined ? sample : { ...sample, lastGood };
+      this.tell(state);
+      for (const watcher of this.watchers) watcher(state.sample);
+    }
+  }
+
+  /** The newest sample, doubted where it has grown too old. */
+  get(point: Point, now = performance.now()): Sample {
+    const state = this.states.get(point.name);
+    if (state === undefined) throw new Error(`no point ${point.name}`);
+    return aged(state.sample, now);
+  }
+
+  /** Number of the point's newest change; 0 before its first. */
+  changedAt(point: Point): number {
+    return this.states.get(point.name)?.sequence ?? 0;
+  }
+
+  stop(): void {
+    clearInterval(this.sweepTimer);
+    this.listeners.clear();
+  }
+
+  private sweep(): void {
+    const now = performance.now();
+    for (const state of this.states.values()) {
+      if (state.sample.quality !== 'good') continue;
+      const sample = aged(state.sample, now);
+      if (sample === state.sample) continue;
+      state.sample = { ...sample, lastGood: { value: state.sample.value, wall: state.sample.wall } };
+      this.tell(state);
+    }
+  }
+
+  private tell(state: State): void {
+    if (!isNews(state)) return;
+    state.told = state.sample;
+    state.sequence = ++this.sequence;
+    for (const listener of this.listeners) listener({ sample: state.sample, sequence: state.sequence });
+  }
+}
+
+function aged(sample: Sample, now: number): Sample {
+  if (sample.quality !== 'good' || now - sample.at <= sample.point.staleAfter) return sample;
+  return { ...sample, quality: 'uncertain', reason: 'stale' };
+}
+
+function isNews({ sample, told }: State): boolean {
+  if (sample.quality !== told.quality || sample.reason !== told.reason) return true;
+  if (sameValue(sample.value, told.value)) return false;
+  const [now, before] = [asNumber(sample.value), asNumber(told.value)];
+  if (now === undefined || before === undefined) return true;
+  const { deadband, range } = sample.point;
+  const least =
+    'absolute' in deadband ? deadband.absolute : (deadband.percent / 100) * (range === undefined ? Math.abs(before) : range[1] - range[0]);
+  // 20.3 - 20.1 is a hair less than 0.2: float noise decides nothing.
+  return Math.abs(now - before) > least * (1 + 1e-9);
+}
