@@ -1,0 +1,123 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import pino from 'pino';
+import { onTestFinished } from 'vitest';
+import { stringify } from 'yaml';
+import { Bridge, readConfig } from '../../src/bridge.ts';
+import type { PublicSample } from '../../src/model/sample.ts';
+import type { WriteOutcome } from '../../src/model/write.ts';
+
+export type Revision = '2025-06-18' | '2025-11-25' | '2026-07-28';
+export const REVISIONS: readonly Revision[] = ['2025-06-18', '2025-11-25', '2026-07-28'];
+
+/** A folder that is gone after the test. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'fieldbridge-test-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function writeYaml(folder: string, map: object | string, name = 'map.yaml'): string {
+  const file = join(folder, name);
+  writeFileSync(file, typeof map === 'string' ? map : stringify(map, { aliasDuplicateObjects: false }));
+  return file;
+}
+
+export function clientOptions(revision: Revision): ConstructorParameters<typeof Client>[1] {
+  return revision === '2026-07-28' ? { versionNegotiation: { mode: { pin: '2026-07-28' } } } : { supportedProtocolVersions: [revision] };
+}
+
+export interface ToolAnswer {
+  readonly text: string;
+  readonly isError: boolean;
+  readonly structured: Record<string, unknown>;
+}
+
+export async function callTool(client: Client, name: string, args: Record<string, unknown> = {}): Promise<ToolAnswer> {
+  const result = await client.callTool({ name, arguments: args });
+  const [first] = result.content;
+  return {
+    text: first?.type === 'text' ? first.text : '',
+    isError: result.isError === true,
+    structured: (result.structuredContent ?? {}) as Record<string, unknown>,
+  };
+}
+
+export async function readSamples(client: Client, points: readonly string[], fresh = false): Promise<PublicSample[]> {
+  const { structured } = await callTool(client, 'read_points', { points, ...(fresh && { fresh }) });
+  return structured.samples as PublicSample[];
+}
+
+export async function writePoint(client: Client, point: string, value: unknown, more: Record<string, unknown> = {}): Promise<WriteOutcome> {
+  const { structured } = await callTool(client, 'write_point', { point, value, reason: 'test', ...more });
+  return structured as unknown as WriteOutcome;
+}
+
+/** Everything of a test that runs a bridge: it stops with the test. */
+export class TestBridge {
+  readonly endpoint: string;
+  readonly folder: string;
+  private readonly bridge: Bridge;
+
+  private constructor(bridge: Bridge, endpoint: string, folder: string) {
+    this.bridge = bridge;
+    this.endpoint = endpoint;
+    this.folder = folder;
+  }
+
+  /** @param map without what every test has alike: a name, a listener on any port, an audit file of its own */
+  static async start(map: object, options: { readonly readOnly?: boolean; readonly files?: readonly string[] } = {}): Promise<TestBridge> {
+    const folder = temporaryFolder();
+    const common = { bridge: { name: 'test' }, http: { listen: '127.0.0.1:0' }, safety: { audit: join(folder, 'audit.jsonl') } };
+    const files = [writeYaml(folder, common, 'common.yaml'), ...(options.files ?? []), writeYaml(folder, map)];
+    const bridge = await Bridge.create(readConfig(files), {
+      version: '0.0.0',
+      readOnly: options.readOnly === true,
+      log: pino({ level: 'silent' }),
+    });
+    const test = new TestBridge(bridge, await bridge.listen(), folder);
+    onTestFinished(() => bridge.stop());
+    bridge.start();
+    return test;
+  }
+
+  get auditFile(): string {
+    return join(this.folder, 'audit.jsonl');
+  }
+
+  async client(revision: Revision = '2026-07-28'): Promise<Client> {
+    const client = new Client({ name: 'test', version: '1' }, clientOptions(revision));
+    await client.connect(new StreamableHTTPClientTransport(new URL(this.endpoint)));
+    onTestFinished(() => client.close());
+    return client;
+  }
+}
+
+/** Asks again and again until the answer pleases, or says what it last was. */
+export async function until<T>(ask: () => Promise<T> | T, pleases: (answer: T) => boolean, within = 10_000): Promise<T> {
+  const deadline = performance.now() + within;
+  for (;;) {
+    const answer = await ask();
+    if (pleases(answer)) return answer;
+    if (performance.now() > deadline) throw new Error(`not within ${within} ms; last: ${JSON.stringify(answer)}`);
+    await new Promise(resolve => setTimeout(resolve, 10));
+  }
+}
+
+/** A map of one device on a Modbus/TCP server of this machine. */
+export function deviceMap(
+  port: number,
+  points: object,
+  more: { readonly device?: object; readonly connection?: object; readonly [key: string]: unknown } = {},
+): object {
+  const { device, connection, ...rest } = more;
+  return {
+    connections: {
+      plc: { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '300ms', reconnect: { initial: '50ms', max: '200ms' }, ...connection },
+    },
+    devices: { d: { connection: 'plc', poll_interval: '50ms', ...device, points } },
+    ...rest,
+  };
+}
