@@ -1,7 +1,7 @@
 import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
 import type { Problem } from '../model/errors.ts';
 import type { Plant } from '../model/plant.ts';
-import type { Role } from '../model/write.ts';
+import type { Role } from '../model/role.ts';
 
 /** A whole, checked configuration. */
 export interface Config {

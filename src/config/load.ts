@@ -4,7 +4,7 @@ import { parseDuration } from '../model/duration.ts';
 import { ConfigError, type Problem } from '../model/errors.ts';
 import { type Device, Plant } from '../model/plant.ts';
 import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
-import type { Role } from '../model/write.ts';
+import type { Role } from '../model/role.ts';
 import type { Config } from './config.ts';
 import { configSchema } from './schema.ts';
 import { resolveSecrets } from './secrets.ts';

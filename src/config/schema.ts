@@ -1,6 +1,6 @@
 import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
-import { ROLES } from '../model/write.ts';
+import { ROLES } from '../model/role.ts';
 
 const NAME = {
   pattern: '^[a-z][a-z0-9_]*$',

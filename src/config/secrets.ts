@@ -5,6 +5,9 @@ import type { ConfigPath } from '../model/protocol.ts';
 
 type Plain = { [key: string]: unknown };
 
+/** Stands where a secret could not be had, which is told; nothing else is to be said of it. */
+const MISSING = 'missing';
+
 /**
  * Any string value may be `{ env: NAME }` or `{ file: path }`: puts the text in its place and remembers where, so that
  * no message repeats it. One trailing line break of a file is not part of the secret.
@@ -29,7 +32,7 @@ export function resolveSecrets(
   const fromEnv = (name: string, path: ConfigPath): string => {
     const text = process.env[name];
     if (text === undefined) report([...path, 'env'], `the environment variable ${name} is not set`);
-    return text ?? '';
+    return text ?? MISSING;
   };
   const fromFile = (name: string, path: ConfigPath): string => {
     const file = resolve(folderOf(path), name);
@@ -37,7 +40,7 @@ export function resolveSecrets(
       return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
     } catch (error) {
       report([...path, 'file'], `the file ${name} can not be read: ${systemReason(error)}`);
-      return '';
+      return MISSING;
     }
   };
   return { value: walk(root, []), secret: path => found.has(JSON.stringify(path)) };

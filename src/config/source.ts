@@ -80,9 +80,9 @@ function readOne(path: string, problems: Problem[]): Parsed {
   let value: unknown;
   try {
     document = parseDocument(text, { lineCounter: lines, version: '1.2', schema: 'core', uniqueKeys: false, prettyErrors: false });
-    const tooDeep = document.errors.find(issue => issue.message.includes('call stack'));
-    if (tooDeep !== undefined) report(tooDeep.pos[0], 'the file is nested too deeply');
-    else for (const issue of [...document.errors, ...document.warnings]) report(issue.pos[0], yamlMessage(issue.message));
+    // What follows the first mistake in the syntax is mostly its echo.
+    const [issue] = document.errors.length > 0 ? document.errors : document.warnings;
+    if (issue !== undefined) report(issue.pos[0], yamlMessage(issue.message));
     if (document.errors.length === 0) {
       checkNodes(document, lines, report);
       value = document.toJS({ maxAliasCount: MAX_ALIAS_EXPANSION });
@@ -100,7 +100,7 @@ function checkNodes(document: Document.Parsed, lines: LineCounter, report: (offs
   visit(document, {
     Map: (_, map) => {
       const seen = new Map<string, number>();
-      for (const { key } of map.items) {
+      for (const { key } of map.items.slice()) {
         const node = key as Node;
         const offset = node.range?.[0] ?? 0;
         if (!isScalar(node)) {
@@ -109,8 +109,10 @@ function checkNodes(document: Document.Parsed, lines: LineCounter, report: (offs
         }
         const name = String(node.value);
         const first = seen.get(name);
-        if (name === '__proto__') report(offset, 'this key is not a name that can be used here');
-        else if (first === undefined) seen.set(name, offset);
+        if (name === '__proto__') {
+          report(offset, 'this key is not a name that can be used here');
+          map.items = map.items.filter(item => item.key !== key);
+        } else if (first === undefined) seen.set(name, offset);
         else
           report(
             offset,
@@ -195,5 +197,6 @@ function displayName(path: string): string {
 }
 
 function yamlMessage(message: string): string {
+  if (message.includes('call stack')) return 'the file is nested too deeply';
   return escapeControls(message.replace(/\s+/g, ' ').trim());
 }

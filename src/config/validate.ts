@@ -50,9 +50,14 @@ function withoutEchoes(mistakes: readonly Mistake[]): Mistake[] {
   }
   const all = [...byPath.values()];
   const reserved = all.filter(mistake => mistake.message.includes('not supported yet')).map(mistake => mistake.path);
+  // Whoever names a source that is reserved does not lack one.
+  const isLackOfReserved = ({ path, message }: Mistake): boolean =>
+    message.startsWith('exactly one of') &&
+    reserved.some(other => other.length === path.length + 1 && path.every((key, i) => other[i] === key));
   // A connection of a kind that is not there yet is told so, and not blamed for each of its keys.
   return all.filter(
     mistake =>
+      !isLackOfReserved(mistake) &&
       !reserved.some(
         path =>
           path.at(-1) === 'type' &&

@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs';
 import { acceptValue, checkLimits } from '../model/accept.ts';
 import { showDuration } from '../model/duration.ts';
+import { mayActAs } from '../model/role.ts';
 import type { Sample } from '../model/sample.ts';
 import { asNumber, sameValue, showValue, type Value } from '../model/value.ts';
-import { mayActAs, Refusal, type WriteRequest } from '../model/write.ts';
+import { Refusal, type WriteRequest } from '../model/write.ts';
 
 /** What the whole bridge allows. */
 export interface SafetySettings {

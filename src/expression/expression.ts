@@ -20,8 +20,8 @@ function newEnvironment(): Environment {
   ];
   for (const [sign, compute] of operators) {
     const handler = (a: number | bigint, b: number | bigint): number => compute(Number(a), Number(b));
-    environment.registerOperator(`double ${sign} int`, handler);
-    environment.registerOperator(`int ${sign} double`, handler);
+    environment.registerOperator(`double ${sign} int: double`, handler);
+    environment.registerOperator(`int ${sign} double: double`, handler);
   }
   return environment;
 }
@@ -76,7 +76,7 @@ export class Expression {
       const sample = sampleOf(point);
       if (sample.quality === 'bad') return { value: undefined, quality: 'bad', because: sample };
       if (sample.quality === 'uncertain') quality = 'uncertain';
-      context[point.device] = { ...context[point.device], [point.id]: celValue(sample.value) };
+      context[point.device] = { ...context[point.device], [point.id]: celValue(point, sample.value) };
     }
     try {
       return { value: this.evaluate(context), quality };
@@ -86,15 +86,17 @@ export class Expression {
   }
 }
 
-/** Numbers are doubles in CEL, also whole ones: `level > 3` and `level > 3.5` both mean what they look like. */
-function celValue(value: Value): unknown {
-  return typeof value === 'bigint' ? Number(value) : value;
+/** Numbers are doubles in CEL, also whole ones; an enum's code without a label is its number as text. */
+function celValue(point: Point, value: Value): unknown {
+  if (point.value.kind === 'enum') return String(value);
+  if (point.value.kind === 'number') return Number(value);
+  return value;
 }
 
 const CEL_TYPES: Readonly<Record<Point['value']['kind'], string>> = {
   bool: 'bool',
   number: 'double',
-  enum: 'dyn',
+  enum: 'string',
   flags: 'list<string>',
   text: 'string',
   bytes: 'string',

@@ -1,7 +1,8 @@
 import type { CallToolResult, Tool as ToolDefinition } from '@modelcontextprotocol/server';
 import type { Control } from '../control/control.ts';
 import type { Field } from '../control/field.ts';
-import { mayActAs, type Principal } from '../model/write.ts';
+import { mayActAs } from '../model/role.ts';
+import type { Principal } from '../model/write.ts';
 import { ArgumentCheck, newAjv } from './arguments.ts';
 import { Resources } from './resources.ts';
 import { type BridgeIdentity, bridgeStatus } from './status.ts';

@@ -2,9 +2,10 @@ import type { CallToolResult, Tool as ToolDefinition } from '@modelcontextprotoc
 import { showDuration } from '../model/duration.ts';
 import type { JsonSchema } from '../model/json-schema.ts';
 import type { Point } from '../model/point.ts';
+import type { Role } from '../model/role.ts';
 import { type PublicSample, present, type Sample } from '../model/sample.ts';
 import { showValue } from '../model/value.ts';
-import type { Principal, Role } from '../model/write.ts';
+import type { Principal } from '../model/write.ts';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 

@@ -77,6 +77,7 @@ export function systemReason(error: unknown): string {
     EPERM: 'permission denied',
     EISDIR: 'it is a folder',
     ENOTDIR: 'a part of its path is not a folder',
+    EEXIST: 'a part of its path is not a folder',
     ENOSPC: 'the disk is full',
     EROFS: 'the file system is read-only',
   };

@@ -1,6 +1,6 @@
 import type { JsonSchema } from './json-schema.ts';
+import type { Role } from './role.ts';
 import type { Value } from './value.ts';
-import type { Role } from './write.ts';
 
 /** What kind of value a point has, as a person thinks of it. */
 export type ValueKind =

@@ -1,14 +1,7 @@
 import type { Point } from './point.ts';
+import type { Role } from './role.ts';
 import type { PublicSample, Sample } from './sample.ts';
 import type { JsonValue } from './value.ts';
-
-/** What somebody may do: each role includes the ones before it. */
-export const ROLES = ['viewer', 'operator', 'engineer'] as const;
-export type Role = (typeof ROLES)[number];
-
-export function mayActAs(has: Role, needs: Role): boolean {
-  return ROLES.indexOf(has) >= ROLES.indexOf(needs);
-}
 
 /** Who asks: on whose authority, and through which client. */
 export interface Principal {

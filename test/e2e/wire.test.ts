@@ -13,9 +13,7 @@ interface Status {
   readonly devices: { name: string; state: string; late_cycles: number; cycles: number }[];
 }
 
-async function connect(
-  map: object,
-): Promise<{
+async function connect(map: object): Promise<{
   bridge: TestBridge;
   read: (...points: string[]) => Promise<PublicSample[]>;
   status: () => Promise<Status>;

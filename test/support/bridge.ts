@@ -59,10 +59,8 @@ export async function writePoint(client: Client, point: string, value: unknown, 
 export class TestBridge {
   readonly endpoint: string;
   readonly folder: string;
-  private readonly bridge: Bridge;
 
-  private constructor(bridge: Bridge, endpoint: string, folder: string) {
-    this.bridge = bridge;
+  private constructor(endpoint: string, folder: string) {
     this.endpoint = endpoint;
     this.folder = folder;
   }
@@ -77,7 +75,7 @@ export class TestBridge {
       readOnly: options.readOnly === true,
       log: pino({ level: 'silent' }),
     });
-    const test = new TestBridge(bridge, await bridge.listen(), folder);
+    const test = new TestBridge(await bridge.listen(), folder);
     onTestFinished(() => bridge.stop());
     bridge.start();
     return test;

@@ -2,8 +2,8 @@ import { DURATION_PATTERN, parseDuration } from '../../model/duration.ts';
 import { duration, type JsonSchema, later, object } from '../../model/json-schema.ts';
 import type { Deadband, Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
+import type { Role } from '../../model/role.ts';
 import type { Value } from '../../model/value.ts';
-import type { Role } from '../../model/write.ts';
 import { type Address, isBitTable, parseModicon, parseRange, type Range, TABLE_NAMES, TABLES } from './address.ts';
 import { Codec, invalidPatterns } from './codec.ts';
 import { type ModbusPoint, writeSchemaOf } from './point.ts';
@@ -155,7 +155,8 @@ function compileDevice(input: DeviceInput): readonly Point[] {
   const { raw } = input;
   const base = raw.addressing === 'one_based' ? 1 : 0;
   const ranges = (key: string): Range[] =>
-    ((raw[key] ?? []) as string[]).flatMap((text, i) => {
+    ((raw[key] ?? []) as unknown[]).flatMap((text, i) => {
+      if (typeof text !== 'string') return [];
       const range = parseRange(text, base);
       if (range === undefined)
         input.report(

@@ -1,0 +1,116 @@
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { BOILER_HOUSE_MAP, overlay, startBoilerHouse } from '../support/boiler-house.ts';
+import { temporaryFolder, until, writeYaml } from '../support/bridge.ts';
+import { ended, runCli, startCli } from '../support/cli.ts';
+
+const initialize = (protocolVersion: string) => ({
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'initialize',
+  params: { protocolVersion, capabilities: {}, clientInfo: { name: 'pipe', version: '1' } },
+});
+const lines = (...messages: object[]): string => messages.map(message => `${JSON.stringify(message)}\n`).join('');
+
+function files(port: number): string[] {
+  const folder = temporaryFolder();
+  return [BOILER_HOUSE_MAP, writeYaml(folder, { ...overlay(port), safety: { audit: join(folder, 'audit.jsonl') } })];
+}
+
+test('a piped initialize and tools/list print two JSON lines, nothing else, and end with 0', async () => {
+  // Nobody answers on the PLC's port: that is no reason not to answer the client.
+  const { code, stdout, stderr } = await runCli(
+    ['stdio', ...files(9)],
+    lines(initialize('2025-11-25'), { jsonrpc: '2.0', id: 2, method: 'tools/list' }),
+  );
+  expect(code).toBe(0);
+  const replies = stdout
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { id: number; result: { tools?: unknown[]; protocolVersion?: string } });
+  expect(replies.map(reply => reply.id)).toEqual([1, 2]);
+  expect(replies[0]?.result.protocolVersion).toBe('2025-11-25');
+  expect(replies[1]?.result.tools?.length).toBeGreaterThan(5);
+  for (const line of stderr.split('\n').filter(Boolean)) expect(() => JSON.parse(line)).not.toThrow();
+});
+
+test('a piped call that takes its time is answered before the end', async () => {
+  const { server } = await startBoilerHouse();
+  const call = {
+    jsonrpc: '2.0',
+    id: 2,
+    method: 'tools/call',
+    params: { name: 'wait_for', arguments: { condition: 'boiler.setpoint > 60.0', timeout: 10 } },
+  };
+  const { code, stdout } = await runCli(
+    ['stdio', ...files(server.port)],
+    lines(initialize('2025-06-18'), { jsonrpc: '2.0', method: 'notifications/initialized' }, call),
+  );
+  expect(code).toBe(0);
+  const replies = stdout
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { id?: number; result?: { structuredContent?: { fired?: boolean } } });
+  expect(replies.find(reply => reply.id === 2)?.result?.structuredContent?.fired).toBe(true);
+});
+
+test('no input at all ends cleanly, and nothing is printed', async () => {
+  expect(await runCli(['stdio', ...files(9)])).toMatchObject({ code: 0, stdout: '' });
+});
+
+test('lines that are no JSON do not end the bridge, and nothing but JSON comes out', async () => {
+  const { code, stdout } = await runCli(['stdio', ...files(9)], `hello\n{"jsonrpc":"2.0","id":\n${lines(initialize('2025-11-25'))}`);
+  expect(code).toBe(0);
+  const replies = stdout
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { id?: number });
+  expect(replies.some(reply => reply.id === 1)).toBe(true);
+});
+
+test('a client that goes away without a word ends the bridge', async () => {
+  const child = startCli(['stdio', ...files(9)]);
+  const end = ended(child);
+  child.stdin?.write(lines(initialize('2025-11-25')));
+  await new Promise(resolve => child.stdout?.once('data', resolve));
+  child.stdout?.destroy();
+  child.stdin?.end();
+  expect((await end).code).toBe(0);
+});
+
+test('SIGTERM ends the daemon with 0, and a port in use with 1 and a sentence', async () => {
+  const folder = temporaryFolder();
+  const over = writeYaml(folder, { ...overlay(9), safety: { audit: join(folder, 'audit.jsonl') }, http: { listen: '127.0.0.1:0' } });
+  const first = startCli(['run', BOILER_HOUSE_MAP, over]);
+  let log = '';
+  first.stderr?.on('data', (chunk: Buffer) => {
+    log += chunk.toString();
+  });
+  const end = ended(first);
+  const [, port] =
+    (await until(
+      () => /127\.0\.0\.1:(\d+)\/mcp/.exec(log),
+      found => found !== null,
+    )) ?? [];
+  const second = await runCli([
+    'run',
+    BOILER_HOUSE_MAP,
+    writeYaml(folder, { http: { listen: `127.0.0.1:${port}` }, safety: { audit: join(folder, 'other.jsonl') } }, 'second.yaml'),
+  ]);
+  expect(second).toMatchObject({ code: 1, stdout: '' });
+  expect(second.stderr).toContain(`fieldbridge: can not listen on 127.0.0.1:${port}: the port is in use already`);
+  first.kill('SIGTERM');
+  expect((await end).code).toBe(0);
+});
+
+test('an audit file that can not be opened refuses the start where writes are enabled', async () => {
+  const folder = temporaryFolder();
+  const over = writeYaml(folder, { safety: { audit: 'map.yaml/audit.jsonl' } });
+  expect(await runCli(['stdio', BOILER_HOUSE_MAP, over])).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(
+      /^fieldbridge: the audit file .*map\.yaml\/audit\.jsonl can not be opened: a part of its path is not a folder\n$/,
+    ),
+  });
+  expect(await runCli(['stdio', '--read-only', BOILER_HOUSE_MAP, over])).toMatchObject({ code: 0 });
+});
