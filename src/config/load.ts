@@ -8,7 +8,7 @@ import type { Role } from '../model/role.ts';
 import type { Config } from './config.ts';
 import { configSchema } from './schema.ts';
 import { resolveSecrets } from './secrets.ts';
-import { Sources } from './source.ts';
+import { Sources, showPath } from './source.ts';
 import { compileTools, didYouMean } from './tools.ts';
 import { validate } from './validate.ts';
 
@@ -35,7 +35,7 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
 
   // What is well-formed is cross-checked even where something else is not: all mistakes at once.
   const broken = new Set(problems.map(problem => problem.path));
-  const raw = pruned(value, [], path => broken.has(pathKey(path)));
+  const raw = pruned(value, [], path => broken.has(showPath(path)));
   const config = assemble(raw, sources, protocols, report, warn);
   if (problems.length > 0) throw new ConfigError(inOrder(problems));
   return { ...config, warnings };
@@ -51,9 +51,6 @@ function inOrder(problems: readonly Problem[]): Problem[] {
     { ...last, path: '', message: `… and ${sorted.length - MAX_PROBLEMS} more mistakes after these` },
   ];
 }
-
-const pathKey = (path: ConfigPath): string =>
-  path.reduce<string>((text, key) => (typeof key === 'number' ? `${text}[${key}]` : text === '' ? key : `${text}.${key}`), '');
 
 /** The map without the values that are mistaken in themselves, so that the rest can be looked at. */
 function pruned(value: unknown, path: ConfigPath, isBroken: (path: ConfigPath) => boolean): unknown {

@@ -137,7 +137,7 @@ function describe(error: ErrorObject, secret: (path: ConfigPath) => boolean): Mi
   }
 }
 
-export function unknownKey(key: string, known: readonly string[]): string {
+function unknownKey(key: string, known: readonly string[]): string {
   const near = nearest(key, known, 1);
   return `unknown key ${escapeControls(key)}${near.length > 0 ? `, did you mean ${near[0]}?` : known.length > 0 && known.length <= 12 ? `; known here: ${known.join(', ')}` : ''}`;
 }

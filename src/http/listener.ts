@@ -20,7 +20,7 @@ export interface HttpSettings {
   readonly allowedOrigins: readonly string[];
 }
 
-export class ListenError extends Error {}
+class ListenError extends Error {}
 
 /** The HTTP listener: one path for MCP, with the guards in front of it. */
 export class HttpListener {
@@ -36,6 +36,12 @@ export class HttpListener {
     // A page that resolves its own name to this address must not reach the bridge as if it were its own.
     this.app.addHook('onRequest', hostHeaderValidation([...localhostAllowedHostnames(), ...settings.allowedHosts]));
     this.app.addHook('onRequest', originValidation([...localhostAllowedOrigins(), ...settings.allowedOrigins.map(hostOf)]));
+    // Some clients name a content type where they send nothing, with DELETE for one.
+    const parseJson = this.app.getDefaultJsonParser('error', 'error');
+    this.app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
+      if (body === '' && request.method !== 'POST') done(null, undefined);
+      else void parseJson(request, body, done);
+    });
     this.app.setErrorHandler((error: FastifyError, _request, reply) => {
       const status = error.statusCode ?? 500;
       const [code, message] =

@@ -38,7 +38,7 @@ export function findPoints(plant: Plant, names: readonly string[]): Found {
   return { points: [...points], unknown };
 }
 
-export function suggestionsFor(plant: Plant, name: string): string[] {
+function suggestionsFor(plant: Plant, name: string): string[] {
   if (plant.devices.has(name)) return [`${name}.*`];
   const near = nearest(name, plant.points.keys());
   if (near.length > 0) return near;

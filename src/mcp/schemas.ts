@@ -8,7 +8,7 @@ const VALUE: JsonSchema = {
   description: 'null where there is no value; whole numbers beyond 2^53 as decimal text',
 };
 
-export const SAMPLE: JsonSchema = object(
+const SAMPLE: JsonSchema = object(
   {
     point: text('device.point'),
     value: VALUE,

@@ -72,7 +72,7 @@ export function writeTool(
 }
 
 /** One line about a sample: `boiler.pressure = 1.8 bar (good, 0.4 s old)`. */
-export function sentence(sample: Sample, now = performance.now()): string {
+function sentence(sample: Sample, now = performance.now()): string {
   const unit = sample.point.unit === undefined || sample.quality === 'bad' ? '' : ` ${sample.point.unit}`;
   const reason = sample.reason === undefined ? '' : `: ${sample.reason}`;
   const exception = sample.exception === undefined ? '' : ` ${sample.exception.code} (${sample.exception.name})`;

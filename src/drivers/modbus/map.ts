@@ -296,7 +296,7 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
     ...(raw.unit !== undefined && { unit: String(raw.unit) }),
     type,
     value,
-    ...(rule !== undefined && { write: rule, writeSchema: writeSchemaOf(value, codec, rule, raw.unit as string | undefined) }),
+    ...(rule !== undefined && { write: rule, writeSchema: writeSchemaOf(value, codec, rule) }),
     ...(rule !== undefined && raw.scale_from === undefined && { canonical: (candidate: Value) => codec.canonical(candidate) }),
     ...(range !== undefined && { range }),
     deadband,

@@ -20,7 +20,7 @@ export interface ModbusPoint extends Point {
 const is64 = (type: string): boolean => type === 'int64' || type === 'uint64';
 
 /** What a client may write: limits of the map where it has them, else those of the type. */
-export function writeSchemaOf(value: ValueKind, codec: Codec, rule: WriteRule, unit: string | undefined): JsonSchema {
+export function writeSchemaOf(value: ValueKind, codec: Codec, rule: WriteRule): JsonSchema {
   switch (value.kind) {
     case 'bool':
       return { type: 'boolean' };
@@ -47,7 +47,6 @@ export function writeSchemaOf(value: ValueKind, codec: Codec, rule: WriteRule, u
         ...(minimum !== undefined && { minimum }),
         ...(maximum !== undefined && { maximum }),
         ...(step !== undefined && step !== 1 && { multipleOf: step }),
-        ...(unit !== undefined && { description: `in ${unit}` }),
       };
     }
   }

@@ -1,6 +1,7 @@
 import type { Control } from '../../control/control.ts';
 import { object } from '../../model/json-schema.ts';
 import type { Plant } from '../../model/plant.ts';
+import type { Role } from '../../model/role.ts';
 import { findPoints, unknownText } from '../lookup.ts';
 import { OUTCOME, WRITE_ARGUMENTS } from '../schemas.ts';
 import { ArgumentError, type Tool, writeTool } from '../tool.ts';
@@ -26,7 +27,7 @@ export function writePoint(plant: Plant, control: Control): Tool {
       OUTCOME,
       true,
     ),
-    writes: 'operator',
+    writes: leastRole(plant),
     judgedByGates: ['value', 'expected'],
     call: async (args, call) => {
       const name = args.point as string;
@@ -35,4 +36,9 @@ export function writePoint(plant: Plant, control: Control): Tool {
       return outcomeAnswer(await control.submit({ ...requestOf(args, call), point, value: args.value }, call.signal), point);
     },
   };
+}
+
+/** The least role by which anything at all may be written. */
+function leastRole(plant: Plant): Role {
+  return [...plant.points.values()].some(point => point.write?.role === 'operator') ? 'operator' : 'engineer';
 }
