@@ -43,13 +43,15 @@ export function planReads<S extends Span>(spans: readonly S[], limits: ReadLimit
   const from = [0];
   for (let i = 1; i <= sorted.length; i++) {
     best[i] = Number.POSITIVE_INFINITY;
-    // Grows the last request backwards, span by span: what breaks a limit once breaks it with every further span.
+    // Grows the last request backwards, span by span: what is too long, or crosses a barrier, stays so.
     let end = 0;
     for (let j = i; j >= 1; j--) {
       const span = sorted[j - 1] as S;
       end = Math.max(end, span.end);
       if (end - span.start > limits.maxCount && j < i) break;
-      if (j < i && !joinable(sorted, j - 1, i, end, limits)) break;
+      if (j < i && crosses(span.start, end, limits.barriers)) break;
+      // An earlier span that reaches further may still close the gap.
+      if (j < i && limits.maxGap !== undefined && leavesGap(sorted.slice(j - 1, i), limits.maxGap)) continue;
       const cost = (best[j - 1] as number) + limits.cost.request + (end - span.start) * limits.cost.unit;
       if (cost < (best[i] as number)) {
         best[i] = cost;
@@ -65,15 +67,12 @@ export function planReads<S extends Span>(spans: readonly S[], limits: ReadLimit
   return blocks;
 }
 
-function joinable(sorted: readonly Span[], first: number, last: number, end: number, limits: ReadLimits): boolean {
-  const start = (sorted[first] as Span).start;
-  if (crosses(start, end, limits.barriers)) return false;
-  if (limits.maxGap === undefined) return true;
-  let reach = (sorted[first] as Span).end;
-  for (let k = first + 1; k < last; k++) {
-    const span = sorted[k] as Span;
-    if (span.start - reach > limits.maxGap) return false;
+/** Whether more unused addresses than allowed lie in a row between spans in order of their start. */
+function leavesGap(sorted: readonly Span[], maxGap: number): boolean {
+  let reach = sorted[0]?.end ?? 0;
+  for (const span of sorted) {
+    if (span.start - reach > maxGap) return true;
     reach = Math.max(reach, span.end);
   }
-  return true;
+  return false;
 }

@@ -30,6 +30,7 @@ export class DevicePoller {
   private readonly log: Log;
   private readonly groups: Group[];
   private readonly offset: number;
+  private readonly unions = new Map<string, readonly ModbusPoint[]>();
   private sink: (samples: readonly Sample[]) => void = () => undefined;
   private state: DeviceStatus['state'] = 'starting';
   private since = Date.now();
@@ -158,10 +159,18 @@ export class DevicePoller {
       group.due += (missed + 1) * group.interval;
     }
     const started = performance.now();
-    if (await this.readAll(due.flatMap(group => group.points))) {
+    if (await this.readAll(this.pointsOf(due))) {
       this.cycles++;
       this.cycleMs = performance.now() - started;
     }
+  }
+
+  /** The same list for the same groups, so that its plan can be kept. */
+  private pointsOf(due: readonly Group[]): readonly ModbusPoint[] {
+    const key = due.map(group => group.interval).join();
+    const points = this.unions.get(key) ?? due.flatMap(group => group.points);
+    this.unions.set(key, points);
+    return points;
   }
 
   private async probe(): Promise<void> {

@@ -37,6 +37,14 @@ interface Words extends Span {
   readonly words: readonly number[];
 }
 
+type PlannedBlock = Block<Part> & { readonly table: Table };
+
+/** Addresses that the device does not have, as far as is known until this time. */
+interface Hole extends Span {
+  readonly table: Table;
+  readonly until: number;
+}
+
 interface Refused {
   readonly until: number;
   readonly step: number;
@@ -58,8 +66,10 @@ export function concernsUnit(error: unknown): boolean {
 export class DeviceReader {
   readonly settings: DeviceSettings;
   private readonly connection: ModbusConnection;
-  private readonly learnt: { readonly table: Table; readonly start: number; readonly end: number; readonly until: number }[] = [];
+  private learnt: readonly Hole[] = [];
   private readonly refused = new Map<string, Refused>();
+  /** Plans by the list of points that they are for; void when something was learnt or forgotten. */
+  private plans = new WeakMap<readonly ModbusPoint[], readonly PlannedBlock[]>();
 
   constructor(settings: DeviceSettings, connection: ModbusConnection) {
     this.settings = settings;
@@ -75,7 +85,8 @@ export class DeviceReader {
   async read(points: readonly ModbusPoint[], priority: Priority, signal?: AbortSignal): Promise<Sample[]> {
     const now = performance.now();
     const isRefused = (point: ModbusPoint | undefined): boolean => point !== undefined && (this.refused.get(point.name)?.until ?? 0) > now;
-    const asked = priority === 'poll' ? points.filter(point => !isRefused(point) && !isRefused(point.factor)) : points;
+    const leaveOut = priority === 'poll' && this.refused.size > 0;
+    const asked = leaveOut ? points.filter(point => !isRefused(point) && !isRefused(point.factor)) : points;
     const blocks = this.plan(asked);
     const found: Words[] = [];
     const failed = new Map<string, ExceptionResponse>();
@@ -112,17 +123,26 @@ export class DeviceReader {
     return { requests: blocks.length, registers, unused: registers - used.size };
   }
 
-  private plan(points: readonly ModbusPoint[]): (Block<Part> & { table: Table })[] {
-    return TABLES.flatMap(table => {
+  private plan(points: readonly ModbusPoint[]): readonly PlannedBlock[] {
+    this.forgetOld();
+    const known = this.plans.get(points);
+    if (known !== undefined) return known;
+    const blocks = TABLES.flatMap(table => {
       const limits = this.limits(table);
-      const parts = partsOf(points, table, limits);
-      return planReads(parts, limits).map(block => ({ ...block, table }));
+      return planReads(partsOf(points, table, limits), limits).map(block => ({ ...block, table }));
     });
+    this.plans.set(points, blocks);
+    return blocks;
+  }
+
+  private forgetOld(): void {
+    const now = performance.now();
+    const before = this.learnt.length;
+    this.learnt = this.learnt.filter(run => run.until > now);
+    if (this.learnt.length < before) this.plans = new WeakMap();
   }
 
   private limits(table: Table): ReadLimits {
-    const now = performance.now();
-    for (let i = this.learnt.length - 1; i >= 0; i--) if ((this.learnt[i]?.until ?? 0) <= now) this.learnt.splice(i, 1);
     const declared = this.settings.unreadable
       .filter(range => range.table === table)
       .map(range => ({ start: range.from, end: range.to + 1 }));
@@ -188,7 +208,8 @@ export class DeviceReader {
   }
 
   private learn(table: Table, start: number, end: number): void {
-    this.learnt.push({ table, start, end, until: performance.now() + RETRY_HOLES_AFTER });
+    this.learnt = [...this.learnt, { table, start, end, until: performance.now() + RETRY_HOLES_AFTER }];
+    this.plans = new WeakMap();
   }
 
   private refuse(point: ModbusPoint, exception: ExceptionResponse): void {

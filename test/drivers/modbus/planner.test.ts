@@ -59,7 +59,21 @@ test('the plan costs what the cheapest of all plans costs', () => {
     fc.property(fc.array(span, { minLength: 1, maxLength: 9 }), limits, (spans, bounds) => {
       expect(costOf(planReads(spans, bounds), bounds)).toBe(cheapest(spans, bounds));
     }),
-    { numRuns: 300 },
+    {
+      numRuns: 300,
+      examples: [
+        [
+          // An earlier span that reaches further closes the gap between two later ones.
+          [
+            { start: 32, end: 33 },
+            { start: 31, end: 34 },
+            { start: 34, end: 35 },
+            { start: 0, end: 1 },
+          ],
+          { maxCount: 5, maxGap: 0, barriers: [], cost: { request: 1, unit: 0 } },
+        ],
+      ],
+    },
   );
 });
 
