@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import pino from 'pino';
 import { stringify } from 'yaml';
 import { MemoryUnit, ModbusTcpServer } from '../simulators/modbus-server.ts';
-import { Bridge, readConfig } from '../src/bridge.ts';
+import { Bridge } from '../src/bridge.ts';
+import { readConfig } from '../src/protocols.ts';
 
 /** A PLC with this many registers that all hold something. */
 export async function startPlc(registers: number): Promise<{ server: ModbusTcpServer; unit: MemoryUnit }> {

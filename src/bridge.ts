@@ -2,34 +2,20 @@ import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
-import { loadConfig } from './config/load.ts';
-import { configSchema } from './config/schema.ts';
 import { AuditLog } from './control/audit.ts';
 import { Control } from './control/control.ts';
 import { Field } from './control/field.ts';
 import type { Driver, DriverContext } from './drivers/driver.ts';
 import { ModbusDriver } from './drivers/modbus/driver.ts';
-import { modbusProtocol } from './drivers/modbus/map.ts';
 import { HttpListener } from './http/listener.ts';
 import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
-import type { JsonSchema } from './model/json-schema.ts';
 import { LiveValues } from './store/live-values.ts';
 
-/** Every protocol that the bridge speaks: its part of the grammar and its driver, by connection type. */
-const PROTOCOLS = [modbusProtocol];
+/** The driver of each type of connection. */
 const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> = { 'modbus-tcp': ModbusDriver };
-
-/** @throws ConfigError */
-export function readConfig(files: readonly string[]): Config {
-  return loadConfig(files, PROTOCOLS);
-}
-
-export function grammar(): JsonSchema {
-  return configSchema(PROTOCOLS);
-}
 
 export interface BridgeOptions {
   readonly version: string;
@@ -101,6 +87,7 @@ export class Bridge {
 
   /** Takes no more calls, finishes what is on the wire, and lets go of everything. */
   async stop(): Promise<void> {
+    this.log.info({}, 'stopping');
     this.subscriptions.stop();
     await Promise.all(this.drivers.map(driver => driver.stop()));
     await this.http?.mcp.close();

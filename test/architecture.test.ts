@@ -13,6 +13,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['control'],
   ['mcp'],
   ['http'],
+  ['protocols.ts'],
   ['bridge.ts'],
   ['cli'],
   ['main.ts'],

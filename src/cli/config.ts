@@ -1,6 +1,6 @@
-import { readConfig } from '../bridge.ts';
 import type { Config } from '../config/config.ts';
 import { formatProblem } from '../model/errors.ts';
+import { readConfig } from '../protocols.ts';
 
 /** Reads a configuration and says on standard error what is odd about it. @throws ConfigError */
 export function readConfigAloud(files: readonly string[]): Config {

@@ -1,5 +1,5 @@
-import { grammar } from '../bridge.ts';
 import { editorSchema } from '../config/editor-schema.ts';
+import { grammar } from '../protocols.ts';
 
 /** Prints the JSON Schema of a map, for editors. */
 export function schema(): void {

@@ -63,7 +63,12 @@ export class HttpListener {
       handler: async (request, reply) => {
         reply.hijack();
         this.watch(reply.raw);
-        await mcp.handle(request.raw as ServerRequest, reply.raw, request.body);
+        try {
+          await mcp.handle(request.raw as ServerRequest, reply.raw, request.body);
+        } catch {
+          // Nothing of what went wrong inside is told; the client sees that its connection ended.
+          reply.raw.destroy();
+        }
       },
     });
     this.watcher = setInterval(() => this.cutSlowReaders(), 1000);

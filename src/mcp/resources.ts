@@ -9,7 +9,7 @@ import { describePoint, presentAll } from './tool.ts';
 
 const MIME = 'application/json';
 const PAGE = 200;
-const STATUS_URI = 'plant://status';
+export const STATUS_URI = 'plant://status';
 const STATUS_TTL = 1000;
 
 /** The plant as resources: its state, its devices, its points. */

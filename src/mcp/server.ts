@@ -43,17 +43,16 @@ export function createServer(
   server.setRequestHandler('tools/list', () => ({ tools: catalogue.list(principal) }));
   server.setRequestHandler('tools/call', async (request, ctx) => {
     const { name, arguments: args } = request.params;
+    const stopTelling = tellProgress(ctx, name);
     try {
-      const result = await catalogue.call(name, args, {
-        principal: withClient(principal, server),
-        signal: ctx.mcpReq.signal,
-        progress: progressOf(ctx),
-      });
+      const result = await catalogue.call(name, args, { principal: withClient(principal, server), signal: ctx.mcpReq.signal });
       if (result !== undefined) return result;
     } catch (error) {
       // A mistake of ours is logged with its place and told without it.
       if (!ctx.mcpReq.signal.aborted) log.warn({ err: error, tool: name }, `the tool ${JSON.stringify(name)} failed`);
       throw new ProtocolError(ProtocolErrorCode.InternalError, 'The bridge could not carry out the call; its log says why');
+    } finally {
+      stopTelling();
     }
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${JSON.stringify(name)}`);
   });
@@ -101,11 +100,16 @@ function withClient(principal: Principal, server: Server): Principal {
   return client === undefined ? principal : { ...principal, client: `${client.name} ${client.version}`.slice(0, 100) };
 }
 
-function progressOf(ctx: ServerContext): (done: number, total: number, message: string) => void {
+/** A call that takes longer than a second says so every second, if the client asked to hear it. @returns how to stop */
+function tellProgress(ctx: ServerContext, name: string): () => void {
   const progressToken = ctx.mcpReq._meta?.progressToken;
   if (progressToken === undefined) return () => undefined;
-  return (progress, total, message) => {
+  let seconds = 0;
+  const ticker = setInterval(() => {
+    seconds++;
+    const params = { progressToken, progress: seconds, message: `${name}: ${seconds} s` };
     // A client that has gone needs no progress.
-    ctx.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress, total, message } }).catch(() => undefined);
-  };
+    ctx.mcpReq.notify({ method: 'notifications/progress', params }).catch(() => undefined);
+  }, 1000);
+  return () => clearInterval(ticker);
 }

@@ -1,12 +1,13 @@
 import type { Field } from '../control/field.ts';
 import type { Change, LiveValues } from '../store/live-values.ts';
+import { STATUS_URI } from './resources.ts';
 
 /** Somebody who is told which resources changed; it picks those that it cares for. */
 export type Sink = (uri: string) => void;
 
 /**
  * From changes of values to notifications: what changes within the notify interval is told once, for the point and for
- * its device.
+ * its device; a change of quality for the state of the bridge too.
  */
 export class Subscriptions {
   private readonly field: Field;
@@ -33,11 +34,12 @@ export class Subscriptions {
     this.sinks.clear();
   }
 
-  private note({ sample: { point } }: Change): void {
+  private note({ sample: { point }, ofQuality }: Change): void {
     if (this.sinks.size === 0) return;
     this.changed.add(point.uri);
     const device = this.field.plant.devices.get(point.device);
     if (device !== undefined && !point.hidden) this.changed.add(device.uri);
+    if (ofQuality) this.changed.add(STATUS_URI);
     this.timer ??= setTimeout(() => this.tell(), this.interval);
   }
 

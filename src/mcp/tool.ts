@@ -13,8 +13,6 @@ export type Arguments = Readonly<Record<string, unknown>>;
 export interface Call {
   readonly principal: Principal;
   readonly signal: AbortSignal;
-  /** Tells how far a long call has come, if the client asked to hear it. */
-  progress(done: number, total: number, message: string): void;
 }
 
 export interface Tool {

@@ -7,6 +7,8 @@ export interface Change {
   readonly sample: Sample;
   /** Counts up over all points of this run. */
   readonly sequence: number;
+  /** Not only the value: how far it can be relied upon. */
+  readonly ofQuality: boolean;
 }
 
 interface State {
@@ -60,7 +62,7 @@ export class LiveValues {
       const state = this.states.get(sample.point.name);
       if (state === undefined) continue;
       // Two readings may overlap; the later one counts, whichever arrives last.
-      if (sample.at < state.sample.at && state.sample.reason !== 'stale') continue;
+      if (sample.at < state.sample.at) continue;
       const lastGood =
         sample.quality === 'good'
           ? undefined
@@ -103,9 +105,10 @@ export class LiveValues {
 
   private tell(state: State): void {
     if (!isNews(state)) return;
+    const ofQuality = state.told.quality !== state.sample.quality;
     state.told = state.sample;
     state.sequence = ++this.sequence;
-    for (const listener of this.listeners) listener({ sample: state.sample, sequence: state.sequence });
+    for (const listener of this.listeners) listener({ sample: state.sample, sequence: state.sequence, ofQuality });
   }
 }
 

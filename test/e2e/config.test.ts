@@ -3,9 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { readConfig } from '../../src/bridge.ts';
 import type { ModbusPoint } from '../../src/drivers/modbus/point.ts';
 import { ConfigError, type Problem } from '../../src/model/errors.ts';
+import { readConfig } from '../../src/protocols.ts';
 import { temporaryFolder, writeYaml } from '../support/bridge.ts';
 import { runCli } from '../support/cli.ts';
 

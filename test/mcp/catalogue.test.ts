@@ -1,13 +1,13 @@
 import { readdirSync } from 'node:fs';
 import pino from 'pino';
 import { expect, test } from 'vitest';
-import { readConfig } from '../../src/bridge.ts';
 import { Control } from '../../src/control/control.ts';
 import { Field } from '../../src/control/field.ts';
 import { Catalogue } from '../../src/mcp/catalogue.ts';
 import { createServer } from '../../src/mcp/server.ts';
 import { GENERAL_TOOLS } from '../../src/model/plant.ts';
 import type { Role } from '../../src/model/role.ts';
+import { readConfig } from '../../src/protocols.ts';
 import { LiveValues } from '../../src/store/live-values.ts';
 import { BOILER_HOUSE_MAP } from '../support/boiler-house.ts';
 

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { readConfig } from '../../src/bridge.ts';
+import { readConfig } from '../../src/protocols.ts';
 import { temporaryFolder, writeYaml } from '../support/bridge.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

@@ -5,9 +5,10 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import pino from 'pino';
 import { onTestFinished } from 'vitest';
 import { stringify } from 'yaml';
-import { Bridge, readConfig } from '../../src/bridge.ts';
+import { Bridge } from '../../src/bridge.ts';
 import type { PublicSample } from '../../src/model/sample.ts';
 import type { WriteOutcome } from '../../src/model/write.ts';
+import { readConfig } from '../../src/protocols.ts';
 
 export type Revision = '2025-06-18' | '2025-11-25' | '2026-07-28';
 export const REVISIONS: readonly Revision[] = ['2025-06-18', '2025-11-25', '2026-07-28'];

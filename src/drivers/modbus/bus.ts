@@ -45,6 +45,10 @@ export class Bus {
     this.acquire = acquire;
   }
 
+  get isBusy(): boolean {
+    return this.running > 0 || this.waiting.length > 0;
+  }
+
   get queued(): number {
     return this.waiting.length;
   }

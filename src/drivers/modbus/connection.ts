@@ -133,10 +133,14 @@ export class ModbusConnection {
   }
 
   private async acquire(): Promise<ModbusClient> {
-    clearTimeout(this.idleTimer);
     const client = this.client ?? (await this.openIfIdle());
-    if (this.settings.idleClose !== undefined) this.idleTimer = setTimeout(() => this.closeIdle(), this.settings.idleClose);
+    this.armIdleClose();
     return client;
+  }
+
+  private armIdleClose(): void {
+    clearTimeout(this.idleTimer);
+    if (this.settings.idleClose !== undefined) this.idleTimer = setTimeout(() => this.closeIdle(), this.settings.idleClose);
   }
 
   private async openIfIdle(): Promise<ModbusClient> {
@@ -146,6 +150,10 @@ export class ModbusConnection {
 
   private closeIdle(): void {
     if (this.client === undefined) return;
+    if (this.bus.isBusy) {
+      this.armIdleClose();
+      return;
+    }
     const client = this.client;
     this.client = undefined;
     this.enter('idle');

@@ -122,7 +122,6 @@ async function runSteps(spec: Spec<'steps'>, control: Control, args: Arguments, 
     outcomes.push(outcome);
     units.push(point.unit);
     if (outcome.status !== 'written' && outcome.status !== 'unchanged' && outcome.status !== 'simulated') break;
-    call.progress(i + 1, spec.steps.length, `${point.name}: ${outcome.status}`);
   }
   const last = outcomes.at(-1);
   const notDone = spec.steps.slice(outcomes.length).map(({ point }) => point.name);

@@ -11,7 +11,6 @@ import { ArgumentError, type Arguments, answer, type Call, presentAll, readTool,
 const LONGEST = 5 * 60_000;
 /** Below the minute after which many clients give up on a call. */
 const USUAL = 50_000;
-const PROGRESS_EVERY = 1000;
 
 interface Waited {
   readonly fired: boolean;
@@ -120,11 +119,9 @@ function sinceOf(cursor: unknown, run: string, now: number): number | undefined 
 
 function waiting(field: Field, task: Task, timeout: number, call: Call): Promise<Waited> {
   return new Promise((resolve, reject) => {
-    const started = performance.now();
     const names = new Set(task.points.map(point => point.name));
     const done = (how: () => void): void => {
       clearTimeout(timer);
-      clearInterval(ticker);
       stopListening();
       call.signal.removeEventListener('abort', onAbort);
       how();
@@ -144,10 +141,6 @@ function waiting(field: Field, task: Task, timeout: number, call: Call): Promise
       () => done(() => resolve({ fired: false, samples: task.points.map(point => field.live.get(point)) })),
       timeout,
     );
-    const ticker = setInterval(() => {
-      const elapsed = performance.now() - started;
-      call.progress(Math.round(elapsed / 1000), Math.round(timeout / 1000), `waiting for ${showDuration(elapsed)}`);
-    }, PROGRESS_EVERY);
     call.signal.addEventListener('abort', onAbort, { once: true });
     if (call.signal.aborted) onAbort();
     else look();

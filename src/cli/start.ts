@@ -1,0 +1,21 @@
+import type { Bridge } from '../bridge.ts';
+import { readConfigAloud } from './config.ts';
+import { packageVersion } from './version.ts';
+
+export interface StartOptions {
+  readonly readOnly?: true;
+}
+
+/** A bridge as the files describe it, not started yet. A mistaken file ends this before anything else is loaded. */
+export async function createBridge(files: readonly string[], options: StartOptions): Promise<Bridge> {
+  const config = readConfigAloud(files);
+  const [{ Bridge }, { createLog }] = await Promise.all([import('../bridge.ts'), import('./log.ts')]);
+  return await Bridge.create(config, { version: packageVersion(), readOnly: options.readOnly === true, log: createLog(config.log.level) });
+}
+
+/** Resolves when the process is asked to end. */
+export function askedToEnd(): Promise<string> {
+  return new Promise(resolve => {
+    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => resolve(name));
+  });
+}
