@@ -186,12 +186,13 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
               pattern: '^[a-z0-9][a-z0-9-]*$',
               maxLength: 48,
               expected: 'a name of a-z, 0-9 and -',
+              default: 'fieldbridge',
               description: 'Names the MCP server and the audit log',
             },
             description: { type: 'string', description: 'What the plant is; told to the assistant' },
             notify_interval: duration('Changes within it are told in one notification', '100ms'),
           },
-          ['name'],
+          [],
           { description: 'The bridge itself' },
         ),
         connections: {
@@ -231,7 +232,7 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
         history: later('Past values in memory'),
         publish: later('Points published to a broker'),
       },
-      ['bridge', 'connections', 'devices'],
+      ['connections', 'devices'],
     ),
     $defs: { connection, device, point, write, tool },
   };

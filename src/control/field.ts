@@ -5,6 +5,9 @@ import type { Point } from '../model/point.ts';
 import type { Sample } from '../model/sample.ts';
 import type { LiveValues } from '../store/live-values.ts';
 
+/** Longest wait of a reader who comes before the first poll is over. */
+const FIRST_POLL_WITHIN = 3000;
+
 /** The plant as it is out there: which driver has which device, what is known of each point, and how to ask anew. */
 export class Field {
   readonly plant: Plant;
@@ -35,6 +38,25 @@ export class Field {
     await Promise.all([...byDriver].map(([driver, members]) => driver.read(members, signal)));
     if (signal.aborted) throw new TransportError('cancelled', 'the reading was cancelled');
     return points.map(point => this.live.get(point));
+  }
+
+  /** Waits, a short while, until each point has been read or was found not to be readable for a first time. */
+  async firstPoll(points: readonly Point[], signal: AbortSignal): Promise<void> {
+    const isNew = (): boolean => points.some(point => this.live.get(point).reason === 'initialising');
+    if (!isNew()) return;
+    await new Promise<void>(resolve => {
+      const done = (): void => {
+        clearTimeout(timer);
+        stopWatching();
+        signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const timer = setTimeout(done, FIRST_POLL_WITHIN);
+      const stopWatching = this.live.onSample(() => {
+        if (!isNew()) done();
+      });
+      signal.addEventListener('abort', done, { once: true });
+    });
   }
 
   get allDrivers(): Iterable<Driver> {

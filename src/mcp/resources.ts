@@ -2,7 +2,6 @@ import type { ListResourcesResult, ListResourceTemplatesResult, ReadResourceResu
 import type { Field } from '../control/field.ts';
 import type { Device } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
-import { present } from '../model/sample.ts';
 import { pageOf } from './page.ts';
 import type { BridgeStatus } from './status.ts';
 import { describePoint, presentAll } from './tool.ts';
@@ -55,17 +54,18 @@ export class Resources {
   }
 
   /** @returns undefined where there is no such resource; the milliseconds that the answer stays true beside it */
-  read(uri: string): { readonly result: ReadResourceResult; readonly ttlMs: number } | undefined {
+  async read(uri: string, signal: AbortSignal): Promise<{ readonly result: ReadResourceResult; readonly ttlMs: number } | undefined> {
     const contents = (value: object): ReadResourceResult => ({ contents: [{ uri, mimeType: MIME, text: JSON.stringify(value) }] });
     if (uri === STATUS_URI) return { result: contents(this.status()), ttlMs: STATUS_TTL };
     const device = this.devices.get(uri);
-    if (device !== undefined) {
-      const shown = visible(device);
-      const samples = presentAll(shown.map(point => this.field.live.get(point)));
-      return { result: contents({ device: device.name, samples }), ttlMs: Math.min(60_000, ...shown.map(point => point.pollInterval)) };
-    }
     const point = this.field.plant.byUri.get(uri);
-    return point === undefined ? undefined : { result: contents(present(this.field.live.get(point))), ttlMs: point.pollInterval };
+    const points = device === undefined ? (point === undefined ? [] : [point]) : visible(device);
+    await this.field.firstPoll(points, signal);
+    const samples = presentAll(points.map(one => this.field.live.get(one)));
+    const ttlMs = Math.min(60_000, ...points.map(one => one.pollInterval));
+    if (device !== undefined) return { result: contents({ device: device.name, samples }), ttlMs };
+    const [sample] = samples;
+    return sample === undefined ? undefined : { result: contents(sample), ttlMs };
   }
 
   private ofDevice(device: Device): Resource {

@@ -35,10 +35,6 @@ export function createServer(
       cacheHints: { 'tools/list': list, 'resources/list': list, 'resources/templates/list': list, 'server/discover': list },
     },
   );
-  const notFound = (uri: string): Error =>
-    era === 'modern'
-      ? new ResourceNotFoundError(uri)
-      : new ProtocolError(ProtocolErrorCode.ResourceNotFound, `Resource not found: ${JSON.stringify(uri)}`, { uri });
 
   server.setRequestHandler('tools/list', () => ({ tools: catalogue.list(principal) }));
   server.setRequestHandler('tools/call', async (request, ctx) => {
@@ -62,9 +58,9 @@ export function createServer(
     return page;
   });
   server.setRequestHandler('resources/templates/list', () => resources.templates());
-  server.setRequestHandler('resources/read', request => {
-    const found = resources.read(request.params.uri);
-    if (found === undefined) throw notFound(request.params.uri);
+  server.setRequestHandler('resources/read', async (request, ctx) => {
+    const found = await resources.read(request.params.uri, ctx.mcpReq.signal);
+    if (found === undefined) throw new ResourceNotFoundError(request.params.uri);
     return era === 'modern' ? { ...found.result, ttlMs: found.ttlMs, cacheScope: 'private' as const } : found.result;
   });
   server.setRequestHandler('completion/complete', request => {
@@ -76,7 +72,7 @@ export function createServer(
   if (era === 'legacy') {
     server.setRequestHandler('resources/subscribe', request => {
       const { uri } = request.params;
-      if (!resources.has(uri)) throw notFound(uri);
+      if (!resources.has(uri)) throw new ResourceNotFoundError(uri);
       if (subscribed.size >= MAX_SUBSCRIBED_URIS && !subscribed.has(uri))
         throw new ProtocolError(
           ProtocolErrorCode.InvalidParams,

@@ -151,6 +151,12 @@ describe('files as YAML', () => {
   });
 });
 
+test('a map needs no bridge entry: the name is fieldbridge then, and the audit file is named after it', () => {
+  const { bridge, safety } = readConfig([writeYaml(temporaryFolder(), 'connections: {}\ndevices: {}\n')]);
+  expect(bridge).toEqual({ name: 'fieldbridge', notifyInterval: 100 });
+  expect(safety.audit).toMatch(/\/fieldbridge\.audit\.jsonl$/);
+});
+
 describe('secrets', () => {
   const map = (host: object) => ({ bridge: { name: 'test' }, connections: { plc: { type: 'modbus-tcp', host } }, devices: {} });
 

@@ -54,6 +54,16 @@ test('a piped call that takes its time is answered before the end', async () => 
   expect(replies.find(reply => reply.id === 2)?.result?.structuredContent?.fired).toBe(true);
 });
 
+test('a read that comes before the first poll waits for it', async () => {
+  const { server } = await startBoilerHouse();
+  const call = { jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'read_temperature', arguments: {} } };
+  const read = { jsonrpc: '2.0', id: 3, method: 'resources/read', params: { uri: 'plant://boiler/setpoint' } };
+  const { stdout } = await runCli(['stdio', ...files(server.port)], lines(initialize('2025-11-25'), call, read));
+  expect(stdout.match(/\\"quality\\":\\"good\\"|"quality":"good"/g)).toHaveLength(4);
+  const nobody = await runCli(['stdio', ...files(9)], lines(initialize('2025-11-25'), call));
+  expect(nobody.stdout.match(/"reason":"no_connection"/g)).toHaveLength(3);
+});
+
 test('no input at all ends cleanly, and nothing is printed', async () => {
   expect(await runCli(['stdio', ...files(9)])).toMatchObject({ code: 0, stdout: '' });
 });

@@ -144,7 +144,7 @@ export class ModbusConnection {
   }
 
   private async openIfIdle(): Promise<ModbusClient> {
-    if (this.state === 'idle' || this.opening !== undefined) return await this.open();
+    if (this.state === 'idle' || this.state === 'connecting') return await this.open();
     throw new TransportError('no_connection', this.lastError ?? `no connection to ${this.settings.host}:${this.settings.port}`);
   }
 

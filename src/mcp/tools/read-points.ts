@@ -20,6 +20,7 @@ export async function readAnswer(
   fresh: boolean,
   call: Call,
 ): Promise<CallToolResult> {
+  if (!fresh) await field.firstPoll(points, call.signal);
   const samples = fresh ? await field.readNow(points, call.signal) : points.map(point => field.live.get(point));
   const text = [sentences(samples), unknownText(unknown)].filter(Boolean).join('\n');
   return answer({ samples: presentAll(samples), ...(unknown.length > 0 && { unknown }) }, text, samples.length === 0);
