@@ -98,3 +98,29 @@ describe('a value that is written', () => {
     }
   });
 });
+
+describe('what YAML 1.2 says of a map', () => {
+  test.each([
+    ['yaml-octal', '010', 10],
+    ['yaml-hex', '0x64', 100],
+  ])('%s: holding: %s asks for address %d', async (_, address, wanted) => {
+    const plc = await startPlc(new MemoryUnit().set('holding', wanted, 77));
+    plc.keepRequests = 10;
+    const map = `connections: { plc: { type: modbus-tcp, host: 127.0.0.1, port: ${plc.port} } }\ndevices: { d: { connection: plc, points: { p: { holding: ${address} } } } }\n`;
+    const client = await (await TestBridge.start(map)).client();
+    const [sample] = await until(() => readSamples(client, ['d.p']), isPolled);
+    expect(sample).toMatchObject({ value: 77, quality: 'good' });
+    expect(plc.requests[0]?.pdu.readUInt16BE(1)).toBe(wanted);
+  });
+
+  test('yaml-off-label: off and on are labels, on the way up and on the way down', async () => {
+    const unit = new MemoryUnit().set('holding', 0, 0);
+    const plc = await startPlc(unit);
+    const map = `connections: { plc: { type: modbus-tcp, host: 127.0.0.1, port: ${plc.port} } }\ndevices: { d: { connection: plc, poll_interval: 50ms, points: { p: { holding: 0, enum: { 0: off, 1: on }, write: {} } } } }\nsafety: { writes: enabled }\n`;
+    const client = await (await TestBridge.start(map)).client();
+    const [sample] = await until(() => readSamples(client, ['d.p']), isPolled);
+    expect(sample?.value).toBe('off');
+    expect(await writePoint(client, 'd.p', 'on')).toMatchObject({ status: 'written', before: 'off', after: 'on' });
+    expect(unit.tables.holding.get(0)).toBe(1);
+  });
+});

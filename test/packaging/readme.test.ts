@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
@@ -32,5 +32,8 @@ test('links between the documents lead somewhere', () => {
 });
 
 test('every shipped map but that of the simulated plant leaves writes disabled, and that one says so at its top', () => {
+  const maps = readdirSync(join(ROOT, 'config')).filter(name => name.endsWith('.yaml'));
+  const writing = maps.filter(name => readConfig([join(ROOT, 'config', name)]).safety.writes);
+  expect(writing).toEqual(['boiler-house.yaml']);
   expect(read('config/boiler-house.yaml').split('\n').slice(0, 6).join('\n')).toContain('WRITES ARE ENABLED');
 });

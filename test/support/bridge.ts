@@ -67,7 +67,10 @@ export class TestBridge {
   }
 
   /** @param map without what every test has alike: a name, a listener on any port, an audit file of its own */
-  static async start(map: object, options: { readonly readOnly?: boolean; readonly files?: readonly string[] } = {}): Promise<TestBridge> {
+  static async start(
+    map: object | string,
+    options: { readonly readOnly?: boolean; readonly files?: readonly string[] } = {},
+  ): Promise<TestBridge> {
     const folder = temporaryFolder();
     const common = { bridge: { name: 'test' }, http: { listen: '127.0.0.1:0' }, safety: { audit: join(folder, 'audit.jsonl') } };
     const files = [writeYaml(folder, common, 'common.yaml'), ...(options.files ?? []), writeYaml(folder, map)];
