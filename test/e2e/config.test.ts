@@ -208,9 +208,7 @@ safety: { writes: on }
     const folder = temporaryFolder();
     const file = writeYaml(folder, MISTAKES);
     for (const command of ['check', 'run', 'stdio']) {
-      const started = performance.now();
       const { code, stdout, stderr } = await runCli([command, file]);
-      expect(performance.now() - started).toBeLessThan(3000);
       expect(code).toBe(2);
       expect(stdout).toBe('');
       const lines = stderr.trim().split('\n');
