@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { ModbusClient } from '../src/drivers/modbus/client.ts';
+import { transportOf } from '../src/drivers/modbus/transports.ts';
 import { startPlc } from './plant.ts';
 
 const REGISTERS = 125;
@@ -28,7 +29,11 @@ export async function polling(): Promise<void> {
 
 async function client(port: number, inFlight: number): Promise<number> {
   const statistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, roundTrip: undefined };
-  const modbus = await ModbusClient.connect({ host: '127.0.0.1', port, timeout: 1000, requestDelay: 0 }, statistics, () => undefined);
+  const modbus = await ModbusClient.connect(
+    { peer: 'bench', newPort: transportOf('modbus-tcp', { host: '127.0.0.1', port }).newPort, timeout: 1000, requestDelay: 0 },
+    statistics,
+    () => undefined,
+  );
   const end = performance.now() + SECONDS * 1000;
   let count = 0;
   const lane = async (): Promise<void> => {

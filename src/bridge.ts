@@ -15,7 +15,12 @@ import { Subscriptions } from './mcp/subscriptions.ts';
 import { LiveValues } from './store/live-values.ts';
 
 /** The driver of each type of connection. */
-const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> = { 'modbus-tcp': ModbusDriver };
+const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> = {
+  'modbus-tcp': ModbusDriver,
+  'modbus-udp': ModbusDriver,
+  'modbus-rtu': ModbusDriver,
+  'modbus-rtu-over-tcp': ModbusDriver,
+};
 
 export interface BridgeOptions {
   readonly version: string;

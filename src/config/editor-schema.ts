@@ -30,7 +30,7 @@ function translate(value: unknown, isProperty = false): unknown {
   if (node.notSupportedYet === true) return { description: `${String(node.description)} (not supported yet)`, not: {} };
   const result: Plain = {};
   for (const [key, item] of Object.entries(node)) {
-    if (key === 'expected' || key === 'notSupportedYet' || key === 'exactlyOne') continue;
+    if (key === 'expected' || key === 'fileContent' || key === 'notSupportedYet' || key === 'exactlyOne') continue;
     if (key === 'properties')
       result[key] = Object.fromEntries(Object.entries(item as Plain).map(([name, one]) => [name, translate(one, true)]));
     else result[key] = translate(item);

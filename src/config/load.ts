@@ -128,7 +128,7 @@ function compileConnections(raw: RawMap, protocols: readonly Protocol[], report:
     if (protocol === undefined) return [];
     const endpoint = protocol.endpoint(connection);
     const other = byEndpoint.get(endpoint);
-    if (other !== undefined && connection.host !== undefined)
+    if (other !== undefined && (connection.host ?? connection.path) !== undefined)
       report(
         ['connections', name],
         `${endpoint} is the connection ${other} already; put its devices there, since many devices accept one client only`,

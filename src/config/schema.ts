@@ -158,9 +158,9 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
     required: ['type'],
     properties: {
       type: {
-        enum: [...types, 'modbus-rtu', 'modbus-rtu-over-tcp', 'modbus-udp', 'mqtt'],
+        enum: [...types, 'mqtt'],
         description: 'The protocol',
-        notSupportedYet: ['modbus-rtu', 'modbus-rtu-over-tcp', 'modbus-udp', 'mqtt'],
+        notSupportedYet: ['mqtt'],
       },
     },
     allOf: types.map(type => {

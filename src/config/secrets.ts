@@ -5,6 +5,19 @@ import type { ConfigPath } from '../model/protocol.ts';
 
 type Plain = { [key: string]: unknown };
 
+const CERTIFICATE_KEYS = ['ca', 'cert', 'key'];
+
+/** Certificates and keys are named by their files. */
+function isFileName(path: ConfigPath, key: string, item: unknown): item is string {
+  return (
+    path[0] === 'connections' &&
+    path.at(-1) === 'tls' &&
+    CERTIFICATE_KEYS.includes(key) &&
+    typeof item === 'string' &&
+    !item.includes('-----BEGIN')
+  );
+}
+
 /** Stands where a secret could not be had, which is told; nothing else is to be said of it. */
 const MISSING = 'missing';
 
@@ -27,7 +40,12 @@ export function resolveSecrets(
       found.add(JSON.stringify(path));
       return first[0] === 'env' ? fromEnv(first[1], path) : fromFile(first[1], path);
     }
-    return Object.fromEntries(entries.map(([key, item]) => [key, walk(item, [...path, key])]));
+    return Object.fromEntries(
+      entries.map(([key, item]) => {
+        const at = [...path, key];
+        return [key, isFileName(path, key, item) ? fromFile(item, at) : walk(item, at)];
+      }),
+    );
   };
   const fromEnv = (name: string, path: ConfigPath): string => {
     const text = process.env[name];
@@ -39,7 +57,7 @@ export function resolveSecrets(
     try {
       return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
     } catch (error) {
-      report([...path, 'file'], `the file ${name} can not be read: ${systemReason(error)}`);
+      report(path, `the file ${name} can not be read: ${systemReason(error)}`);
       return MISSING;
     }
   };

@@ -22,6 +22,7 @@ export function validate(schema: JsonSchema, value: unknown, secret: (path: Conf
     strictTypes: false,
   });
   ajv.addKeyword({ keyword: 'expected', schemaType: 'string' });
+  ajv.addKeyword({ keyword: 'fileContent', schemaType: 'boolean' });
   ajv.addKeyword({
     keyword: 'notSupportedYet',
     schemaType: ['boolean', 'array'],

@@ -5,7 +5,15 @@ import { spawnSync } from 'node:child_process';
  * test/system-packages.sh has installed them all, nothing is skipped.
  */
 export function needsSystem(program: string): boolean {
-  const missing = spawnSync('sh', ['-c', `command -v ${program}`]).status !== 0;
-  if (missing && process.env.CI === 'true') throw new Error(`${program} is not installed; test/system-packages.sh installs it`);
+  return isMissing(program, spawnSync('sh', ['-c', `command -v ${program}`]).status !== 0);
+}
+
+/** The same for a module of the system's Python. */
+export function needsPython(module: string): boolean {
+  return isMissing(`Python's ${module}`, spawnSync('/usr/bin/python3', ['-c', `import ${module}`]).status !== 0);
+}
+
+function isMissing(what: string, missing: boolean): boolean {
+  if (missing && process.env.CI === 'true') throw new Error(`${what} is not installed; test/system-packages.sh installs it`);
   return missing;
 }

@@ -2,7 +2,8 @@ import modbusSerial from 'modbus-serial';
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import { isBitTable, type Table } from './address.ts';
 import type { Mask } from './codec.ts';
-import { TcpPort } from './tcp-port.ts';
+import type { ModbusPort } from './port.ts';
+import type { Expectation } from './reply.ts';
 
 const READ_CODE: Readonly<Record<Table, number>> = { coil: 1, discrete: 2, holding: 3, input: 4 };
 
@@ -14,8 +15,10 @@ interface Transactions {
 }
 
 export interface ClientOptions {
-  readonly host: string;
-  readonly port: number;
+  /** What it talks to, for messages: `192.0.2.10:502`, `/dev/ttyUSB0`. */
+  readonly peer: string;
+  /** A new port for each connection. */
+  newPort(): ModbusPort;
   /** Milliseconds for one request. */
   readonly timeout: number;
   /** Milliseconds of silence kept between two requests. */
@@ -38,21 +41,21 @@ export interface Acknowledgement {
 }
 
 /**
- * One Modbus/TCP connection. Every call names its unit, every reply is matched field by field, and when the connection
+ * One open connection. Every call names its unit, every reply is matched field by field, and when the connection
  * is lost all calls fail at once, each exactly once.
  */
 export class ModbusClient {
   readonly statistics: ClientStatistics;
   private readonly options: ClientOptions;
-  private readonly port: TcpPort;
+  private readonly port: ModbusPort;
   private readonly modbus: InstanceType<typeof modbusSerial.default>;
-  private readonly waiting = new Set<(error: Error) => void>();
+  private readonly waiting = new Map<number, (error: Error) => void>();
   private quietUntil = 0;
 
   private constructor(options: ClientOptions, statistics: ClientStatistics) {
     this.options = options;
     this.statistics = statistics;
-    this.port = new TcpPort(options.host, options.port, options.timeout);
+    this.port = options.newPort();
     this.modbus = new modbusSerial.default(this.port);
   }
 
@@ -63,8 +66,9 @@ export class ModbusClient {
   static async connect(options: ClientOptions, statistics: ClientStatistics, onDown: (error: Error) => void): Promise<ModbusClient> {
     const client = new ModbusClient(options, statistics);
     client.port.on('down', (error: Error) => {
-      for (const fail of [...client.waiting]) fail(error);
+      for (const fail of [...client.waiting.values()]) fail(error);
     });
+    client.port.on('refused', (transaction: number, error: Error) => client.waiting.get(transaction)?.(error));
     await new Promise<void>((resolve, reject) => {
       client.modbus.open((error?: Error | null) => (error ? reject(asTransport(error, options)) : resolve()));
     });
@@ -167,9 +171,9 @@ export class ModbusClient {
     this.modbus.close(() => undefined);
   }
 
-  /** Drops the connection at once: what was sent and not yet delivered never will be. */
-  reset(): void {
-    this.port.reset();
+  /** Drops the connection at once: what was sent and not yet delivered never will be. @returns whether there was one to drop */
+  reset(): boolean {
+    return this.port.reset();
   }
 
   private async send<T>(
@@ -188,25 +192,29 @@ export class ModbusClient {
   }
 
   private async call<T>(unit: number, functionCode: number, bytes: number | undefined, write: (next: Callback<T>) => void): Promise<T> {
+    const expected: Expectation = { unit, functionCode, ...(bytes !== undefined && { bytes }) };
     const pause = this.quietUntil - performance.now();
     if (pause > 0) await new Promise(resolve => setTimeout(resolve, pause));
-    if (!this.port.isOpen) throw new TransportError('no_connection', `no connection to ${this.options.host}:${this.options.port}`, false);
+    await this.port.ready(expected);
+    if (!this.port.isOpen) throw new TransportError('no_connection', `no connection to ${this.options.peer}`, false);
     const started = performance.now();
-    const transaction = this.port.expect({ unit, functionCode, ...(bytes !== undefined && { bytes }) });
+    const transaction = this.port.expect(expected);
+    const within = this.options.timeout + this.port.transmission(expected);
+    let timedOut = false;
     this.statistics.requests++;
     try {
       return await new Promise<T>((resolve, reject) => {
         const timer = setTimeout(() => {
+          timedOut = true;
           this.statistics.timeouts++;
           settle(() => reject(new TransportError('timeout', `no reply of unit ${unit} within ${this.options.timeout} ms`)));
-        }, this.options.timeout);
+        }, within);
         const settle = (how: () => void): void => {
           clearTimeout(timer);
-          this.waiting.delete(fail);
+          this.waiting.delete(transaction);
           how();
         };
-        const fail = (error: Error): void => settle(() => reject(asTransport(error, this.options)));
-        this.waiting.add(fail);
+        this.waiting.set(transaction, error => settle(() => reject(asTransport(error, this.options))));
         write((error, data) =>
           settle(() => {
             this.noteRoundTrip(performance.now() - started);
@@ -218,7 +226,7 @@ export class ModbusClient {
         );
       });
     } finally {
-      this.port.forget(transaction);
+      this.port.forget(transaction, timedOut);
       delete (this.modbus as unknown as Transactions)._transactions[transaction];
       this.statistics.discardedReplies += this.port.discardedReplies;
       this.port.discardedReplies = 0;
@@ -248,8 +256,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EAI_AGAIN: 'the name server does not answer',
 };
 
-function asTransport(error: Error, { host, port }: ClientOptions): Error {
+function asTransport(error: Error, { peer }: ClientOptions): Error {
   if (error instanceof TransportError || error instanceof ProtocolError) return error;
   const code = (error as NodeJS.ErrnoException).code ?? '';
-  return new TransportError('no_connection', `${host}:${port}: ${REASONS[code] ?? (code || error.message)}`);
+  return new TransportError('no_connection', `${peer}: ${REASONS[code] ?? (code || error.message)}`);
 }

@@ -2,12 +2,18 @@ import { ProtocolError, TransportError } from '../../model/errors.ts';
 import type { ConnectionStatus, Log } from '../driver.ts';
 import { Bus } from './bus.ts';
 import { type ClientStatistics, ModbusClient } from './client.ts';
+import type { CostModel } from './planner.ts';
+import type { ModbusPort } from './port.ts';
 
 export interface ConnectionSettings {
   readonly name: string;
   readonly type: string;
-  readonly host: string;
-  readonly port: number;
+  readonly peer: string;
+  newPort(): ModbusPort;
+  /** What a request costs on this wire. */
+  readonly cost: CostModel;
+  /** How many units are behind it. */
+  readonly units: number;
   readonly timeout: number;
   readonly maxInFlight: number;
   readonly requestDelay: number;
@@ -44,6 +50,7 @@ export class ModbusConnection {
   private lastError: string | undefined;
   private attempt = 0;
   private silent = 0;
+  private readonly silentUnits = new Set<number>();
   private resetByUs = false;
   private protocolErrors = 0;
   private connects = 0;
@@ -53,7 +60,7 @@ export class ModbusConnection {
     this.settings = settings;
     this.log = log;
     this.bus = new Bus(settings.maxInFlight, () => this.acquire());
-    this.wire = { host: settings.host, port: settings.port, timeout: settings.timeout, requestDelay: settings.requestDelay };
+    this.wire = { peer: settings.peer, newPort: settings.newPort, timeout: settings.timeout, requestDelay: settings.requestDelay };
   }
 
   listen(listener: ConnectionListener): void {
@@ -68,27 +75,32 @@ export class ModbusConnection {
     return this.state === 'disconnected';
   }
 
-  get roundTrip(): number | undefined {
-    return this.statistics.roundTrip;
+  get cost(): CostModel {
+    return this.settings.cost;
   }
 
   /** A reply came: the connection is alive. */
   noteReply(): void {
     this.silent = 0;
+    this.silentUnits.clear();
     this.attempt = 0;
   }
 
-  /** No reply came. A connection that has gone silent is dropped, since it may be half-open. */
-  noteTimeout(client: ModbusClient): void {
+  /**
+   * No reply came. A connection that has gone silent is dropped, since it may be half-open; where several units are
+   * behind it, one that is silent alone is that unit's own trouble.
+   */
+  noteTimeout(client: ModbusClient, unit: number): void {
     this.silent++;
-    if (this.silent >= SILENT_REQUESTS && client === this.client) this.reset(client);
+    this.silentUnits.add(unit);
+    const isAlone = this.silentUnits.size < 2 && this.settings.units > 1;
+    if (this.silent >= SILENT_REQUESTS && !isAlone && client === this.client) this.reset(client);
   }
 
   /** Drops the connection, so that nothing that was sent can still arrive, and makes a new one. */
   reset(client: ModbusClient): void {
     if (client !== this.client) return;
-    this.resetByUs = true;
-    client.reset();
+    this.resetByUs = client.reset();
   }
 
   status(): ConnectionStatus {
@@ -145,7 +157,7 @@ export class ModbusConnection {
 
   private async openIfIdle(): Promise<ModbusClient> {
     if (this.state === 'idle' || this.state === 'connecting') return await this.open();
-    throw new TransportError('no_connection', this.lastError ?? `no connection to ${this.settings.host}:${this.settings.port}`);
+    throw new TransportError('no_connection', this.lastError ?? `no connection to ${this.settings.peer}`);
   }
 
   private closeIdle(): void {
@@ -177,13 +189,13 @@ export class ModbusConnection {
         throw new TransportError('no_connection', 'the bridge is stopping');
       }
       if (this.settings.connectDelay > 0) await new Promise(resolve => setTimeout(resolve, this.settings.connectDelay));
-      if (!client.isOpen)
-        throw new TransportError('no_connection', `${this.settings.host}:${this.settings.port}: the peer closed the connection at once`);
+      if (!client.isOpen) throw new TransportError('no_connection', `${this.settings.peer}: the peer closed the connection at once`);
       this.connects++;
       this.client = client;
       this.silent = 0;
+      this.silentUnits.clear();
       this.enter('connected');
-      this.log.info({}, `connected to ${this.settings.host}:${this.settings.port}`);
+      this.log.info({}, `connected to ${this.settings.peer}`);
       const ours = this.resetByUs;
       this.resetByUs = false;
       for (const listener of this.listeners) listener.connected(ours);

@@ -11,6 +11,7 @@ import { ModbusConnection } from './connection.ts';
 import type { ModbusPoint } from './point.ts';
 import { DevicePoller } from './poller.ts';
 import { DeviceReader } from './reader.ts';
+import { transportOf } from './transports.ts';
 import { DeviceWriter } from './writer.ts';
 
 interface ModbusDevice {
@@ -34,8 +35,8 @@ export class ModbusDriver implements Driver {
       {
         name: connection.name,
         type: connection.type,
-        host: String(raw.host),
-        port: Number(raw.port ?? 502),
+        ...transportOf(connection.type, raw),
+        units: new Set(devices.map(device => device.raw.unit_id ?? 1)).size,
         timeout: ms(raw.timeout, 1000),
         maxInFlight: Number(raw.max_in_flight ?? 1),
         requestDelay: ms(raw.request_delay, 0),

@@ -6,6 +6,7 @@ import type { Role } from '../../model/role.ts';
 import type { Value } from '../../model/value.ts';
 import { type Address, isBitTable, parseModicon, parseRange, type Range, TABLE_NAMES, TABLES } from './address.ts';
 import { Codec, invalidPatterns } from './codec.ts';
+import { endpointOf } from './endpoint.ts';
 import { type ModbusPoint, writeSchemaOf } from './point.ts';
 import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, ORDERS, type Order, TYPE_NAMES, type TypeName } from './types.ts';
 
@@ -21,40 +22,77 @@ const address = (what: string): JsonSchema => ({
   description: `Address of ${what}, decimal or 0x…`,
 });
 
-const tcp = object(
-  {
-    host: { type: 'string', minLength: 1, description: 'Host name or address' },
-    port: { type: 'integer', minimum: 1, maximum: 65535, default: 502, description: 'TCP port' },
-    timeout: duration('For one request', '1s'),
-    retries: {
-      type: 'integer',
-      minimum: 0,
-      maximum: 10,
-      default: 1,
-      description: 'How often a read without a reply is repeated; a write never is',
-    },
-    max_in_flight: {
-      type: 'integer',
-      minimum: 1,
-      maximum: 16,
-      default: 1,
-      description: 'Requests on the wire at once; more than 1 only on devices that stand it',
-    },
-    request_delay: duration('Silence kept between two requests', '0ms'),
-    connect_delay: duration('Silence kept after connecting', '0ms'),
-    idle_close: {
-      anyOf: [{ type: 'string', pattern: DURATION_PATTERN }, { const: 'off' }],
-      expected: 'a duration such as 30s, or off',
-      default: 'off',
-      description: 'Closes the connection after this long without a request, for gateways that want their one seat back',
-    },
-    reconnect: object({ initial: duration('First pause before connecting again', '500ms'), max: duration('Longest pause', '30s') }, [], {
-      description: 'Pauses between attempts to connect, doubling from the first to the longest',
-    }),
-    tls: later('Modbus/TCP Security'),
+const timing = {
+  timeout: duration('For one request', '1s'),
+  retries: {
+    type: 'integer',
+    minimum: 0,
+    maximum: 10,
+    default: 1,
+    description: 'How often a read without a reply is repeated; a write never is',
   },
-  ['host'],
+  request_delay: duration('Silence kept between two requests', '0ms'),
+  connect_delay: duration('Silence kept after connecting', '0ms'),
+  idle_close: {
+    anyOf: [{ type: 'string', pattern: DURATION_PATTERN }, { const: 'off' }],
+    expected: 'a duration such as 30s, or off',
+    default: 'off',
+    description: 'Closes the connection after this long without a request, for gateways that want their one seat back',
+  },
+  reconnect: object({ initial: duration('First pause before connecting again', '500ms'), max: duration('Longest pause', '30s') }, [], {
+    description: 'Pauses between attempts to connect, doubling from the first to the longest',
+  }),
+} as const satisfies Record<string, JsonSchema>;
+
+const host = { type: 'string', minLength: 1, description: 'Host name or address' } as const;
+const port = (byDefault: number | undefined): JsonSchema => ({
+  type: 'integer',
+  minimum: 1,
+  maximum: 65535,
+  ...(byDefault !== undefined && { default: byDefault }),
+  description: 'Port',
+});
+const inFlight = {
+  type: 'integer',
+  minimum: 1,
+  maximum: 16,
+  default: 1,
+  description: 'Requests on the wire at once; more than 1 only on devices that stand it',
+} as const;
+const echo = {
+  type: 'boolean',
+  default: false,
+  description: 'The adapter hands our own bytes back; found by itself where a read shows it',
+} as const;
+
+const tls = object(
+  {
+    ca: { type: 'string', fileContent: true, description: 'File with the certificates of the authorities that are trusted' },
+    cert: { type: 'string', fileContent: true, description: 'File with the certificate of the bridge' },
+    key: { type: 'string', fileContent: true, description: 'File with the key of that certificate' },
+    server_name: { type: 'string', description: 'Name that the device has in its certificate, if it is not the host' },
+  },
+  [],
+  { description: 'Modbus/TCP Security: TLS with certificates of both sides, on port 802 unless another is given' },
 );
+
+const CONNECTIONS: Readonly<Record<string, JsonSchema>> = {
+  'modbus-tcp': object({ host, port: port(502), ...timing, max_in_flight: inFlight, tls }, ['host']),
+  'modbus-udp': object({ host, port: port(502), ...timing, max_in_flight: inFlight }, ['host']),
+  'modbus-rtu-over-tcp': object({ host, port: port(undefined), ...timing, echo }, ['host', 'port']),
+  'modbus-rtu': object(
+    {
+      path: { type: 'string', minLength: 1, description: 'The serial device, such as /dev/ttyUSB0' },
+      baud_rate: { type: 'integer', minimum: 50, maximum: 4_000_000, default: 19_200, description: 'Bits per second' },
+      data_bits: { enum: [7, 8], default: 8, description: 'Bits of a character' },
+      parity: { enum: ['none', 'even', 'odd'], default: 'even', description: 'Parity' },
+      stop_bits: { enum: [1, 2], default: 1, description: 'Stop bits' },
+      ...timing,
+      echo,
+    },
+    ['path'],
+  ),
+};
 
 const labels = (what: string, keys: string): JsonSchema => ({
   type: 'object',
@@ -65,8 +103,8 @@ const labels = (what: string, keys: string): JsonSchema => ({
 });
 
 export const modbusProtocol: Protocol = {
-  connections: { 'modbus-tcp': tcp },
-  endpoint: connection => `${String(connection.host).toLowerCase()}:${String(connection.port ?? 502)}`,
+  connections: CONNECTIONS,
+  endpoint: connection => endpointOf(String(connection.type), connection),
   deviceProperties: {
     unit_id: { type: 'integer', minimum: 0, maximum: 255, default: 1, description: 'Unit id; 0 and 255 are sent as they stand' },
     addressing: {

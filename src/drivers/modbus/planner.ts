@@ -10,7 +10,7 @@ export interface Block<S extends Span> extends Span {
 }
 
 /** Milliseconds that a request costs, whatever it asks for, and that each register or bit adds. */
-export interface Cost {
+interface Cost {
   readonly request: number;
   readonly unit: number;
 }
@@ -25,8 +25,30 @@ export interface ReadLimits {
   readonly cost: Cost;
 }
 
+/** Costs of a request for registers and for bits. */
+export interface CostModel {
+  readonly registers: Cost;
+  readonly bits: Cost;
+}
+
 /** Modbus TCP: a round trip, beside which the length of the answer hardly counts. */
-export const TCP_COST: Cost = { request: 5, unit: 0.002 };
+export const TCP_COST: CostModel = { registers: { request: 5, unit: 0.002 }, bits: { request: 5, unit: 0.0002 } };
+
+/** Bytes of a read request and of its reply beside the data: unit, function, address, count, CRC; unit, function, count, CRC. */
+const OVERHEAD_BYTES = 8 + 5;
+/** Milliseconds that a device takes to think, where nothing is known of it. */
+const TURNAROUND = 5;
+
+/**
+ * A serial line (MODBUS over Serial Line V1.02): every byte takes its time, and each frame is followed by silence.
+ *
+ * @param character milliseconds of one character
+ * @param silence milliseconds between two frames
+ */
+export function serialCost(character: number, silence: number): CostModel {
+  const request = OVERHEAD_BYTES * character + 2 * silence + TURNAROUND;
+  return { registers: { request, unit: 2 * character }, bits: { request, unit: character / 8 } };
+}
 
 /** Whether a request over [start, end) reaches across a run that must not be crossed. */
 export function crosses(start: number, end: number, barriers: readonly Span[]): boolean {

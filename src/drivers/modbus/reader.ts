@@ -1,11 +1,11 @@
-import { ExceptionResponse, TransportError } from '../../model/errors.ts';
+import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import { bad, type Reading, type Sample, sampleOf } from '../../model/sample.ts';
 import { isBitTable, type Range, TABLES, type Table } from './address.ts';
 import type { Priority } from './bus.ts';
 import type { ModbusClient } from './client.ts';
 import { scaleFactor } from './codec.ts';
 import type { ModbusConnection } from './connection.ts';
-import { type Block, crosses, planReads, type ReadLimits, type Span, TCP_COST } from './planner.ts';
+import { type Block, crosses, planReads, type ReadLimits, type Span } from './planner.ts';
 import type { ModbusPoint } from './point.ts';
 
 /** How long something that the device refused is left alone, at the most. */
@@ -150,7 +150,7 @@ export class DeviceReader {
       maxCount: isBitTable(table) ? this.settings.maxBits : this.settings.maxRegisters,
       maxGap: this.settings.maxGap,
       barriers: [...declared, ...this.learnt.filter(run => run.table === table)],
-      cost: TCP_COST,
+      cost: isBitTable(table) ? this.connection.cost.bits : this.connection.cost.registers,
     };
   }
 
@@ -239,7 +239,7 @@ export class DeviceReader {
               return words;
             } catch (error) {
               if (error instanceof ExceptionResponse) this.connection.noteReply();
-              if (error instanceof TransportError && error.kind === 'timeout') this.connection.noteTimeout(client);
+              if (error instanceof TransportError && error.kind === 'timeout') this.connection.noteTimeout(client, this.settings.unit);
               throw error;
             }
           },
@@ -247,8 +247,9 @@ export class DeviceReader {
       } catch (error) {
         const isBusy = error instanceof ExceptionResponse && (error.exception === 5 || error.exception === 6);
         const pause = isBusy ? BUSY_PAUSES[busy++] : undefined;
-        const again =
-          error instanceof TransportError && error.kind === 'timeout' && silent++ < this.settings.retries && !this.connection.isLost;
+        // A line that garbled a reply is asked again as one that gave none.
+        const isSilent = error instanceof ProtocolError || (error instanceof TransportError && error.kind === 'timeout');
+        const again = isSilent && silent++ < this.settings.retries && !this.connection.isLost;
         if (pause === undefined && !again) throw error;
         if (pause !== undefined) await new Promise(resolve => setTimeout(resolve, pause));
       }

@@ -10,6 +10,11 @@ export interface Expectation {
 
 const REPLY_LENGTH: Readonly<Record<number, number>> = { 5: 5, 6: 5, 15: 5, 16: 5, 22: 7 };
 
+/** Length of the PDU of a reply that is no exception. */
+export function replyLength({ functionCode, bytes }: Expectation): number {
+  return bytes === undefined ? (REPLY_LENGTH[functionCode] ?? 5) : 2 + bytes;
+}
+
 /**
  * Every field of a reply that can be compared is compared; values are decoded from nothing else.
  *

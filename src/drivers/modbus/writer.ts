@@ -67,7 +67,7 @@ export class DeviceWriter {
       this.connection.noteReply();
       return present;
     } catch (error) {
-      if (error instanceof TransportError && error.kind === 'timeout') this.connection.noteTimeout(client);
+      if (error instanceof TransportError && error.kind === 'timeout') this.connection.noteTimeout(client, this.reader.settings.unit);
       throw error;
     }
   }
