@@ -1,11 +1,22 @@
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import { bad, type Reading, type Sample, sampleOf } from '../../model/sample.ts';
-import { isBitTable, type Range, TABLES, type Table } from './address.ts';
+import { isBitTable, type Table } from './address.ts';
 import type { Priority } from './bus.ts';
 import type { ModbusClient } from './client.ts';
 import { scaleFactor } from './codec.ts';
 import type { ModbusConnection } from './connection.ts';
-import { type Block, crosses, planReads, type ReadLimits, type Span } from './planner.ts';
+import {
+  type DeviceSettings,
+  distinct,
+  type Hole,
+  leaves,
+  type Part,
+  type PlannedBlock,
+  type PlanSummary,
+  planPoints,
+  summarise,
+} from './plan.ts';
+import type { Span } from './planner.ts';
 import type { ModbusPoint } from './point.ts';
 
 /** How long something that the device refused is left alone, at the most. */
@@ -14,47 +25,15 @@ const FIRST_RETRY = 5000;
 /** Pauses before asking a device again that said it was busy (exceptions 5 and 6). */
 const BUSY_PAUSES = [50, 150, 400, 800];
 
-export interface DeviceSettings {
-  readonly name: string;
-  readonly unit: number;
-  readonly retries: number;
-  readonly maxRegisters: number;
-  readonly maxBits: number;
-  readonly maxGap: number | undefined;
-  readonly unreadable: readonly Range[];
-}
-
-/** One point's addresses, or those of a point and its scale factor together. */
-interface Part extends Span {
-  readonly table: Table;
-  readonly points: readonly ModbusPoint[];
-  /** The single points of a part that stands for several. */
-  readonly parts: readonly Part[];
-}
-
 interface Words extends Span {
   readonly table: Table;
   readonly words: readonly number[];
-}
-
-type PlannedBlock = Block<Part> & { readonly table: Table };
-
-/** Addresses that the device does not have, as far as is known until this time. */
-interface Hole extends Span {
-  readonly table: Table;
-  readonly until: number;
 }
 
 interface Refused {
   readonly until: number;
   readonly step: number;
   readonly exception: ExceptionResponse;
-}
-
-export interface PlanSummary {
-  readonly requests: number;
-  readonly registers: number;
-  readonly unused: number;
 }
 
 /** Exceptions that concern the unit as a whole: a gateway can not reach it. */
@@ -114,23 +93,12 @@ export class DeviceReader {
   }
 
   summary(points: readonly ModbusPoint[]): PlanSummary {
-    const blocks = this.plan(points);
-    const registers = blocks.reduce((sum, block) => sum + block.end - block.start, 0);
-    const used = new Set<string>();
-    for (const block of blocks)
-      for (const part of block.spans)
-        for (const leaf of leaves(part)) for (let a = leaf.start; a < leaf.end; a++) used.add(`${leaf.table}:${a}`);
-    return { requests: blocks.length, registers, unused: registers - used.size };
+    return summarise(this.plan(points));
   }
 
   private plan(points: readonly ModbusPoint[]): readonly PlannedBlock[] {
     this.forgetOld();
-    const known = this.plans.get(points);
-    if (known !== undefined) return known;
-    const blocks = TABLES.flatMap(table => {
-      const limits = this.limits(table);
-      return planReads(partsOf(points, table, limits), limits).map(block => ({ ...block, table }));
-    });
+    const blocks = this.plans.get(points) ?? planPoints(points, this.settings, this.connection.cost, this.learnt);
     this.plans.set(points, blocks);
     return blocks;
   }
@@ -140,18 +108,6 @@ export class DeviceReader {
     const before = this.learnt.length;
     this.learnt = this.learnt.filter(run => run.until > now);
     if (this.learnt.length < before) this.plans = new WeakMap();
-  }
-
-  private limits(table: Table): ReadLimits {
-    const declared = this.settings.unreadable
-      .filter(range => range.table === table)
-      .map(range => ({ start: range.from, end: range.to + 1 }));
-    return {
-      maxCount: isBitTable(table) ? this.settings.maxBits : this.settings.maxRegisters,
-      maxGap: this.settings.maxGap,
-      barriers: [...declared, ...this.learnt.filter(run => run.table === table)],
-      cost: isBitTable(table) ? this.connection.cost.bits : this.connection.cost.registers,
-    };
   }
 
   private async readBlock(
@@ -274,47 +230,6 @@ export class DeviceReader {
     const linear = scaleFactor(scale.value);
     return linear === undefined ? bad('decode_error') : point.codec.decode(slice, linear);
   }
-}
-
-const leaves = (part: Part): readonly Part[] => (part.parts.length === 0 ? [part] : part.parts);
-
-const distinct = (parts: readonly Part[]): readonly Part[] => [...new Map(parts.map(part => [part.points[0]?.name, part])).values()];
-
-/** The parts of a table to read: a point and its scale factor as one wherever one request can bring both. */
-function partsOf(points: readonly ModbusPoint[], table: Table, limits: ReadLimits): Part[] {
-  const parts: Part[] = [];
-  const single = (point: ModbusPoint): Part => ({
-    table,
-    start: point.address,
-    end: point.address + point.registers,
-    points: [point],
-    parts: [],
-  });
-  const seen = new Set<ModbusPoint>();
-  const add = (point: ModbusPoint): void => {
-    if (point.table === table && !seen.has(point)) parts.push(single(point));
-    seen.add(point);
-  };
-  for (const point of points) {
-    const factor = point.factor;
-    if (factor !== undefined && factor.table === table && point.table === table) {
-      const both = [single(point), single(factor)].sort((a, b) => a.start - b.start) as [Part, Part];
-      const start = both[0].start;
-      const end = Math.max(both[0].end, both[1].end);
-      const fits =
-        end - start <= limits.maxCount &&
-        both[1].start - both[0].end <= (limits.maxGap ?? Number.POSITIVE_INFINITY) &&
-        !crosses(start, end, limits.barriers);
-      if (fits) {
-        parts.push({ table, start, end, points: [point, factor], parts: both });
-        seen.add(point);
-        continue;
-      }
-    }
-    add(point);
-    if (factor !== undefined) add(factor);
-  }
-  return parts;
 }
 
 /** All at once, as far as the bus allows; where one fails, the others are waited for, and the first error is thrown. */
