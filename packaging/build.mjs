@@ -17,6 +17,9 @@ try {
     // The first build.
   }
   renameSync(built, dist);
+} catch (error) {
+  // The compiler has said what is wrong.
+  process.exitCode = error.status ?? 1;
 } finally {
   for (const folder of [built, old]) rmSync(folder, { recursive: true, force: true });
 }

@@ -10,8 +10,12 @@ import { ModbusDriver } from './drivers/modbus/driver.ts';
 import { HttpListener } from './http/listener.ts';
 import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
+import { findPoints, unknownText } from './mcp/lookup.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
+import type { Point } from './model/point.ts';
+import type { Sample } from './model/sample.ts';
+import type { WriteOutcome, WriteRequest } from './model/write.ts';
 import { LiveValues } from './store/live-values.ts';
 
 /** The driver of each type of connection. */
@@ -36,6 +40,7 @@ export class Bridge {
   private readonly live: LiveValues;
   private readonly subscriptions: Subscriptions;
   private readonly audit: AuditLog | undefined;
+  private readonly control: Control;
   private readonly parts: { readonly catalogue: Catalogue; readonly field: Field; readonly log: Logger };
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
 
@@ -54,6 +59,7 @@ export class Bridge {
     this.drivers = drivers.map(([, driver]) => driver);
     const field = new Field(config.plant, this.live, new Map(drivers));
     const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit);
+    this.control = control;
     const identity = {
       name: config.bridge.name,
       version: options.version,
@@ -88,6 +94,26 @@ export class Bridge {
   /** Serves one client on a pair of streams. @returns when it has ended */
   async serve(input: Readable, output: Writable): Promise<void> {
     await serveOnStdio(this.parts, this.subscriptions, { name: 'stdio', role: this.config.stdio.role }, { input, output }).ended;
+  }
+
+  /** Points by name or glob; what is unknown is said in words. */
+  find(names: readonly string[]): { readonly points: readonly Point[]; readonly unknown: string } {
+    const { points, unknown } = findPoints(this.config.plant, names);
+    return { points, unknown: unknownText(unknown) };
+  }
+
+  /** Asks the devices now, whether or not polling was started. */
+  readNow(points: readonly Point[]): Promise<Sample[]> {
+    return this.parts.field.readNow(points, new AbortController().signal);
+  }
+
+  /** One write through the gates. */
+  write(point: Point, value: unknown, request: Omit<WriteRequest, 'point' | 'value'>): Promise<WriteOutcome> {
+    return this.control.submit({ ...request, point, value }, new AbortController().signal);
+  }
+
+  onChange(listener: (sample: Sample) => void): void {
+    this.live.onChange(change => listener(change.sample));
   }
 
   /** Takes no more calls, finishes what is on the wire, and lets go of everything. */

@@ -1,8 +1,11 @@
 #!/usr/bin/env node
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { WriteOptions } from './cli/points.ts';
+import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
 import { packageVersion } from './cli/version.ts';
 import { ConfigError } from './model/errors.ts';
+import { ROLES } from './model/role.ts';
 
 /** 0: done. 1: it could not be done. 2: the command line or the configuration is mistaken. */
 const FAILED = 1;
@@ -13,6 +16,9 @@ const program = new Command('fieldbridge')
   .version(packageVersion())
   .showSuggestionAfterError()
   .exitOverride();
+
+const POINTS = 'names such as boiler.pressure, or globs such as boiler.*';
+const FILES = ['-c, --config <files...>', 'the map: a YAML file, or several'] as const;
 
 // Each command loads what it needs and no more: checking a map takes a fraction of what serving it takes.
 const CONFIG = 'the map: a YAML file, or several that are merged in the order given';
@@ -35,6 +41,54 @@ program
   .argument('<config...>', CONFIG)
   .action(async (files: string[]) => (await import('./cli/check.ts')).check(files));
 program
+  .command('plan')
+  .description('show the requests that polling makes and how busy each wire is, without opening a connection')
+  .argument('<config...>', CONFIG)
+  .action(async (files: string[]) => (await import('./cli/plan.ts')).plan(files));
+program
+  .command('read')
+  .description('read points once, now')
+  .argument('<point...>', POINTS)
+  .requiredOption(...FILES)
+  .action(async (names: string[], options: { config: string[] }) => (await import('./cli/points.ts')).read(names, options));
+program
+  .command('watch')
+  .description('poll, and print each change of these points')
+  .argument('<point...>', POINTS)
+  .requiredOption(...FILES)
+  .action(async (names: string[], options: { config: string[] }) => (await import('./cli/points.ts')).watch(names, options));
+program
+  .command('write')
+  .description('write one point, through the same gates as any client')
+  .argument('<point>', 'the point as device.point')
+  .argument('<value>', 'the value in engineering units, a label, true or false')
+  .requiredOption(...FILES)
+  .requiredOption('-r, --reason <text>', 'why; goes into the audit file')
+  .addOption(new Option('--role <role>', 'the role that you act in').choices(ROLES).default('operator'))
+  .option('--dry-run', 'check every rule and show what would be sent, without sending it')
+  .action(async (point: string, value: string, options: WriteOptions) => (await import('./cli/points.ts')).write(point, value, options));
+program
+  .command('decode')
+  .description('show what registers would be in each type and order')
+  .argument('<word...>', 'registers as they came, such as 0x4366 0x8000', parseWord)
+  .addOption(new Option('--scale <number>', 'scale of numbers').argParser(parseScale).default(1))
+  .action(async (words: number[], options: { scale: number }) => (await import('./cli/decode.ts')).decode(words, options));
+program
+  .command('scan')
+  .description('look for units and the addresses that they have: reads only, gently')
+  .option('--host <host>', 'a Modbus/TCP device or gateway')
+  .option('--port <port>', 'its port (502)', Number)
+  .option('--rtu', 'the host is a converter that speaks RTU')
+  .option('--path <device>', 'a serial device instead of a host')
+  .option('--baud-rate <rate>', 'of the serial device', Number, 19_200)
+  .addOption(new Option('--parity <parity>', 'of the serial device').choices(['none', 'even', 'odd']).default('even'))
+  .option('--units <ids>', 'unit ids, such as 1-10,17', '1-10')
+  .option('--tables <tables>', 'tables to look into', 'holding,input,coil,discrete')
+  .option('--addresses <span>', 'first and last address', '0-199')
+  .option('--timeout <ms>', 'for one request', Number, 500)
+  .option('--delay <ms>', 'silence between two requests', Number, 50)
+  .action(async (options: RawScanOptions) => (await import('./cli/scan.ts')).scan(options));
+program
   .command('schema')
   .description('print the JSON Schema of a configuration')
   .action(async () => (await import('./cli/schema.ts')).schema());
@@ -51,6 +105,19 @@ try {
 // What still holds the event loop has nothing to finish any more, but what was printed shall be out.
 await new Promise(resolve => process.stdout.write('', resolve));
 process.exit();
+
+/** A word as a register list or a Modbus master prints it. */
+function parseWord(text: string, before: readonly number[] = []): number[] {
+  const word = /^(0x[\da-f]{1,4}|\d{1,5})$/i.test(text) ? Number(text) : Number.NaN;
+  if (!(word <= 0xffff)) throw new InvalidArgumentError('expected registers as 0 to 65535 or 0x0000 to 0xffff.');
+  return [...before, word];
+}
+
+function parseScale(text: string): number {
+  const scale = Number(text);
+  if (!Number.isFinite(scale) || scale === 0) throw new InvalidArgumentError('expected a number other than 0.');
+  return scale;
+}
 
 function fail(error: unknown): never {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : MISTAKEN);

@@ -4,13 +4,19 @@ import { packageVersion } from './version.ts';
 
 export interface StartOptions {
   readonly readOnly?: true;
+  /** Logs only what is amiss: for commands whose output is for people. */
+  readonly quiet?: true;
 }
 
 /** A bridge as the files describe it, not started yet. A mistaken file ends this before anything else is loaded. */
 export async function createBridge(files: readonly string[], options: StartOptions): Promise<Bridge> {
   const config = readConfigAloud(files);
   const [{ Bridge }, { createLog }] = await Promise.all([import('../bridge.ts'), import('./log.ts')]);
-  return await Bridge.create(config, { version: packageVersion(), readOnly: options.readOnly === true, log: createLog(config.log.level) });
+  return await Bridge.create(config, {
+    version: packageVersion(),
+    readOnly: options.readOnly === true,
+    log: createLog(options.quiet === true ? 'warn' : config.log.level),
+  });
 }
 
 /** Resolves when the process is asked to end. */

@@ -35,7 +35,7 @@ export class Field {
       const driver = this.driverOf(point);
       byDriver.set(driver, [...(byDriver.get(driver) ?? []), point]);
     }
-    await Promise.all([...byDriver].map(([driver, members]) => driver.read(members, signal)));
+    await Promise.all([...byDriver].map(async ([driver, members]) => this.live.update(await driver.read(members, signal))));
     if (signal.aborted) throw new TransportError('cancelled', 'the reading was cancelled');
     return points.map(point => this.live.get(point));
   }

@@ -9,6 +9,11 @@ const READ_CODE: Readonly<Record<Table, number>> = { coil: 1, discrete: 2, holdi
 
 type Callback<T> = (error: (Error & { modbusCode?: number }) | null, data: T) => void;
 
+/** Read Device Identification, which the library's types leave out in its form with a callback. */
+interface Identifying {
+  writeFC43<T>(unit: number, code: number, object: number, next: Callback<T>): void;
+}
+
 /** The library keeps a transaction until its number comes round again. */
 interface Transactions {
   readonly _transactions: Record<number, unknown>;
@@ -165,6 +170,15 @@ export class ModbusClient {
           ['OR mask', echo.orMask, or],
         ]),
     );
+  }
+
+  /** FC43/14: vendor, product code and revision, as far as the device tells. */
+  async identify(unit: number): Promise<string[]> {
+    type Identification = { data: Readonly<Record<number, string>> };
+    const { data } = await this.call<Identification>(unit, 43, undefined, next =>
+      (this.modbus as unknown as Identifying).writeFC43(unit, 1, 0, next),
+    );
+    return Object.values(data).filter(text => text !== '');
   }
 
   close(): void {

@@ -25,7 +25,6 @@ interface ModbusDevice {
 export class ModbusDriver implements Driver {
   private readonly connection: ModbusConnection;
   private readonly devices: ReadonlyMap<string, ModbusDevice>;
-  private sink: (samples: readonly Sample[]) => void = () => undefined;
 
   constructor({ connection, devices, log }: DriverContext) {
     const raw = connection.raw;
@@ -58,7 +57,6 @@ export class ModbusDriver implements Driver {
   }
 
   start(sink: (samples: readonly Sample[]) => void): void {
-    this.sink = sink;
     for (const device of this.devices.values()) device.poller.start(sink);
     this.connection.start();
   }
@@ -67,7 +65,6 @@ export class ModbusDriver implements Driver {
     const members = (name: string): ModbusPoint[] => (points as readonly ModbusPoint[]).filter(point => point.device === name);
     const names = [...new Set(points.map(point => point.device))];
     const samples = await Promise.all(names.map(name => this.readDevice(name, members(name), signal)));
-    this.sink(samples.flat());
     return samples.flat();
   }
 
@@ -115,7 +112,7 @@ export class ModbusDriver implements Driver {
   }
 }
 
-function readerSettings(name: string, raw: RawMap, retries: number): DeviceReader['settings'] {
+export function readerSettings(name: string, raw: RawMap, retries: number): DeviceReader['settings'] {
   const base = raw.addressing === 'one_based' ? 1 : 0;
   return {
     name,

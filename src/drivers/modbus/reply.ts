@@ -8,11 +8,28 @@ export interface Expectation {
   readonly bytes?: number;
 }
 
+/** A usual length of an identification, whose own is known only once it is there. */
+const IDENTIFICATION_LENGTH = 60;
+
 const REPLY_LENGTH: Readonly<Record<number, number>> = { 5: 5, 6: 5, 15: 5, 16: 5, 22: 7 };
 
 /** Length of the PDU of a reply that is no exception. */
 export function replyLength({ functionCode, bytes }: Expectation): number {
+  if (functionCode === 43) return IDENTIFICATION_LENGTH;
   return bytes === undefined ? (REPLY_LENGTH[functionCode] ?? 5) : 2 + bytes;
+}
+
+/** Length of the PDU that has begun to arrive; undefined: its first bytes do not tell yet. */
+export function arrivingLength(expected: Expectation, pdu: Buffer): number | undefined {
+  if (expected.functionCode !== 43) return replyLength(expected);
+  // MODBUS Application Protocol V1.1b3, 6.21: seven bytes, then objects of id, length and text.
+  let at = 7;
+  for (let left = pdu[6] ?? 0; left > 0 || pdu.length < 7; left--) {
+    const length = pdu[at + 1];
+    if (length === undefined) return undefined;
+    at += 2 + length;
+  }
+  return at;
 }
 
 /**

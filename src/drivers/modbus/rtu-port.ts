@@ -1,6 +1,6 @@
 import { ProtocolError, TransportError } from '../../model/errors.ts';
 import { closed, hasGoodCrc, ModbusPort, once, withCrc } from './port.ts';
-import { checkReply, type Expectation, replyLength } from './reply.ts';
+import { arrivingLength, checkReply, type Expectation, replyLength } from './reply.ts';
 
 /** What carries the bytes: a serial device, or a socket to a converter. */
 export interface ByteLine {
@@ -171,7 +171,9 @@ export class RtuPort extends ModbusPort {
     if (!isException && expected.bytes !== undefined && bytes.length > 2 && bytes[2] !== expected.bytes) {
       throw new ProtocolError(`a reply that announces ${bytes[2]} data bytes, expected ${expected.bytes}`);
     }
-    const length = isException ? EXCEPTION_FRAME : replyLength(expected) + UNIT_AND_CRC;
+    const arriving = isException ? EXCEPTION_FRAME - UNIT_AND_CRC : arrivingLength(expected, bytes.subarray(1));
+    if (arriving === undefined) return;
+    const length = arriving + UNIT_AND_CRC;
     if (bytes.length < length) return;
     const frame = bytes.subarray(0, length);
     if (!hasGoodCrc(frame)) throw new ProtocolError('a reply whose CRC is wrong');
