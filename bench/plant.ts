@@ -14,12 +14,9 @@ export async function startPlc(registers: number): Promise<{ server: ModbusTcpSe
 }
 
 /** A bridge with one device of so many points at one poll interval. */
-export async function startBridge(port: number, points: number, interval: string, connection: object = {}): Promise<Bridge> {
-  const folder = mkdtempSync(join(tmpdir(), 'fieldbridge-bench-'));
-  const file = join(folder, 'map.yaml');
-  const map = {
-    bridge: { name: 'bench' },
-    connections: { plc: { type: 'modbus-tcp', host: '127.0.0.1', port, ...connection } },
+export function startBridge(port: number, points: number, interval: string): Promise<Bridge> {
+  return bridgeOf({
+    connections: { plc: { type: 'modbus-tcp', host: '127.0.0.1', port } },
     devices: {
       d: {
         connection: 'plc',
@@ -27,9 +24,14 @@ export async function startBridge(port: number, points: number, interval: string
         points: Object.fromEntries(Array.from({ length: points }, (_, i) => [`p${i}`, { holding: i }])),
       },
     },
-    http: { listen: '127.0.0.1:0' },
-  };
-  writeFileSync(file, stringify(map));
+  });
+}
+
+/** A bridge with such a map, on any free port, that writes nothing. */
+export async function bridgeOf(map: object): Promise<Bridge> {
+  const folder = mkdtempSync(join(tmpdir(), 'fieldbridge-bench-'));
+  const file = join(folder, 'map.yaml');
+  writeFileSync(file, stringify({ bridge: { name: 'bench' }, http: { listen: '127.0.0.1:0' }, ...map }, { aliasDuplicateObjects: false }));
   const config = readConfig([file]);
   rmSync(folder, { recursive: true });
   return await Bridge.create(config, { version: '0', readOnly: true, log: pino({ level: 'silent' }) });

@@ -1,8 +1,8 @@
 import { TransportError } from '../../model/errors.ts';
 import type { ModbusClient } from './client.ts';
 
-/** Who goes first: writes and their verification, then reads that somebody waits for, then polls. */
-const PRIORITY = { write: 0, fresh: 1, poll: 2 } as const;
+/** Who goes first: writes and their verification, then reads that somebody waits for, then polls, among them the probes of lost devices. */
+const PRIORITY = { write: 0, fresh: 1, poll: 2, probe: 2 } as const;
 export type Priority = keyof typeof PRIORITY;
 
 /** More waiting requests than this mean that the bus can not keep up, and that waiting longer helps nobody. */

@@ -181,6 +181,11 @@ export class ModbusClient {
     return Object.values(data).filter(text => text !== '');
   }
 
+  /** Milliseconds for which this unit should not be asked, since its late reply may be under way. */
+  holdOff(unit: number): number {
+    return this.port.holdOff(unit);
+  }
+
   close(): void {
     this.modbus.close(() => undefined);
   }

@@ -180,15 +180,15 @@ export class DevicePoller {
     // Asked before the pause is set, so that an answer from elsewhere meanwhile is not overruled.
     this.probeAt = performance.now() + pause;
     if (first === undefined) return;
-    await this.readAll([first]);
+    await this.readAll([first], 'probe');
     if (this.state === 'lost') this.probeAt = Math.max(this.probeAt, performance.now() + pause);
     else this.dueNow();
   }
 
   /** @returns whether the device answered */
-  private async readAll(points: readonly ModbusPoint[]): Promise<boolean> {
+  private async readAll(points: readonly ModbusPoint[], priority: 'poll' | 'probe' = 'poll'): Promise<boolean> {
     try {
-      const samples = await this.reader.read(points, 'poll');
+      const samples = await this.reader.read(points, priority);
       if (!this.running) return false;
       this.found();
       this.sink(samples);

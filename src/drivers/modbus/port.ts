@@ -38,6 +38,11 @@ export abstract class ModbusPort extends EventEmitter {
     return Promise.resolve();
   }
 
+  /** Milliseconds for which this unit should not be asked, so that others can be meanwhile. */
+  holdOff(_unit: number): number {
+    return 0;
+  }
+
   /** Milliseconds that request and reply are on the wire, beside what the device takes. */
   transmission(_next: Expectation): number {
     return 0;

@@ -64,7 +64,7 @@ export class DeviceReader {
   async read(points: readonly ModbusPoint[], priority: Priority, signal?: AbortSignal): Promise<Sample[]> {
     const now = performance.now();
     const isRefused = (point: ModbusPoint | undefined): boolean => point !== undefined && (this.refused.get(point.name)?.until ?? 0) > now;
-    const leaveOut = priority === 'poll' && this.refused.size > 0;
+    const leaveOut = priority !== 'fresh' && this.refused.size > 0;
     const asked = leaveOut ? points.filter(point => !isRefused(point) && !isRefused(point.factor)) : points;
     const blocks = this.plan(asked);
     const found: Words[] = [];
@@ -180,8 +180,11 @@ export class DeviceReader {
     priority: Priority,
     signal: AbortSignal | undefined,
   ): Promise<readonly number[]> {
+    // A probe asks once: who is lost shall not take the line from those who are not.
+    const retries = priority === 'probe' ? 0 : this.settings.retries;
     let silent = 0;
     let busy = 0;
+    let holdOff = 0;
     for (;;) {
       try {
         return await this.connection.bus.submit({
@@ -196,6 +199,7 @@ export class DeviceReader {
             } catch (error) {
               if (error instanceof ExceptionResponse) this.connection.noteReply();
               if (error instanceof TransportError && error.kind === 'timeout') this.connection.noteTimeout(client, this.settings.unit);
+              holdOff = client.holdOff(this.settings.unit);
               throw error;
             }
           },
@@ -205,9 +209,11 @@ export class DeviceReader {
         const pause = isBusy ? BUSY_PAUSES[busy++] : undefined;
         // A line that garbled a reply is asked again as one that gave none.
         const isSilent = error instanceof ProtocolError || (error instanceof TransportError && error.kind === 'timeout');
-        const again = isSilent && silent++ < this.settings.retries && !this.connection.isLost;
+        const again = isSilent && silent++ < retries && !this.connection.isLost;
         if (pause === undefined && !again) throw error;
-        if (pause !== undefined) await new Promise(resolve => setTimeout(resolve, pause));
+        // Outside of the slot, so that the others go on.
+        const wait = pause ?? holdOff;
+        if (wait > 0) await new Promise(resolve => setTimeout(resolve, wait));
       }
     }
   }

@@ -91,12 +91,15 @@ export class RtuPort extends ModbusPort {
     return (request + UNIT_AND_CRC + replyLength(next)) * this.settings.character;
   }
 
+  override holdOff(unit: number): number {
+    return this.late?.expected.unit === unit ? Math.max(0, this.late.since + this.drain() - performance.now()) : 0;
+  }
+
   override async ready(next: Expectation): Promise<void> {
     for (;;) {
       const now = performance.now();
       const quiet = this.lastByteAt + this.settings.silence - now;
-      const drained = this.late?.expected.unit === next.unit ? this.late.since + this.drain() - now : 0;
-      const wait = Math.max(quiet, drained);
+      const wait = Math.max(quiet, this.holdOff(next.unit));
       if (wait <= 0) break;
       await new Promise(resolve => setTimeout(resolve, wait));
     }
