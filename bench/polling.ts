@@ -28,7 +28,7 @@ export async function polling(): Promise<void> {
 }
 
 async function client(port: number, inFlight: number): Promise<number> {
-  const statistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, roundTrip: undefined };
+  const statistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, protocolErrors: 0, roundTrip: undefined };
   const modbus = await ModbusClient.connect(
     { peer: 'bench', newPort: transportOf('modbus-tcp', { host: '127.0.0.1', port }).newPort, timeout: 1000, requestDelay: 0 },
     statistics,

@@ -140,6 +140,19 @@ describe('devices that say no', () => {
       ]).toContainEqual(request);
   });
 
+  test('a device that answers exception 3 to a long but legal read: its limit is found, and kept', async () => {
+    const server = await RawServer.start(request => respond(request, count(request) > 60 ? [0x83, 3] : undefined));
+    const points = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`p${i}`, { holding: i }]));
+    const { read, status } = await connect(deviceMap(server.address, points));
+    await until(status, ({ devices }) => (devices[0]?.cycles ?? 0) >= 1);
+    expect((await read('d.*')).every(sample => sample.quality === 'good')).toBe(true);
+    const asked = server.requests.length;
+    await until(status, ({ devices }) => (devices[0]?.cycles ?? 0) >= 4);
+    const later = server.requests.slice(asked);
+    expect(later.length).toBeGreaterThanOrEqual(4);
+    for (const request of later) expect(count(request)).toBeLessThanOrEqual(60);
+  });
+
   test('a point that alone gives an exception is bad with it, and its neighbours live', async () => {
     const unit = new MemoryUnit().set('holding', 0, 1).set('holding', 2, 3);
     const plc = await startPlc(unit);

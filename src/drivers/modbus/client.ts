@@ -19,6 +19,9 @@ interface Transactions {
   readonly _transactions: Record<number, unknown>;
 }
 
+/** Milliseconds that units have to act on a broadcast. */
+const BROADCAST_TURNAROUND = 100;
+
 export interface ClientOptions {
   /** What it talks to, for messages: `192.0.2.10:502`, `/dev/ttyUSB0`. */
   readonly peer: string;
@@ -35,6 +38,7 @@ export interface ClientStatistics {
   timeouts: number;
   exceptions: number;
   discardedReplies: number;
+  protocolErrors: number;
   /** Smoothed, in milliseconds. */
   roundTrip: number | undefined;
 }
@@ -73,7 +77,10 @@ export class ModbusClient {
     client.port.on('down', (error: Error) => {
       for (const fail of [...client.waiting.values()]) fail(error);
     });
-    client.port.on('refused', (transaction: number, error: Error) => client.waiting.get(transaction)?.(error));
+    client.port.on('refused', (transaction: number, error: Error) => {
+      statistics.protocolErrors++;
+      client.waiting.get(transaction)?.(error);
+    });
     await new Promise<void>((resolve, reject) => {
       client.modbus.open((error?: Error | null) => (error ? reject(asTransport(error, options)) : resolve()));
     });
@@ -195,12 +202,28 @@ export class ModbusClient {
     return this.port.reset();
   }
 
+  /** A broadcast is answered by nobody; the units are given time to act (MODBUS over Serial Line V1.02, 2.4.1). */
+  private async broadcast(code: number, write: () => void): Promise<Acknowledgement> {
+    const expected: Expectation = { unit: 0, functionCode: code };
+    await this.port.ready(expected);
+    if (!this.port.isOpen) throw new TransportError('no_connection', `no connection to ${this.options.peer}`, false);
+    const transaction = this.port.expect(expected);
+    write();
+    this.statistics.requests++;
+    const wire = this.port.lastRequest.toString('hex');
+    await new Promise(resolve => setTimeout(resolve, this.port.transmission(expected) + BROADCAST_TURNAROUND));
+    this.port.forget(transaction, false);
+    delete (this.modbus as unknown as Transactions)._transactions[transaction];
+    return { wire, mismatch: 'it was broadcast, and nobody answers a broadcast' };
+  }
+
   private async send<T>(
     unit: number,
     code: number,
     write: (next: Callback<T>) => void,
     check: (echo: T) => string | undefined,
   ): Promise<Acknowledgement> {
+    if (unit === 0 && this.port.broadcasts) return await this.broadcast(code, () => write(() => undefined));
     let wire = '';
     const echo = await this.call<T>(unit, code, undefined, next => {
       write(next);

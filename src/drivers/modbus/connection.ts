@@ -39,7 +39,14 @@ export class ModbusConnection {
   private readonly settings: ConnectionSettings;
   private readonly log: Log;
   private readonly listeners = new Set<ConnectionListener>();
-  private readonly statistics: ClientStatistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, roundTrip: undefined };
+  private readonly statistics: ClientStatistics = {
+    requests: 0,
+    timeouts: 0,
+    exceptions: 0,
+    discardedReplies: 0,
+    protocolErrors: 0,
+    roundTrip: undefined,
+  };
   private readonly wire;
   private client: ModbusClient | undefined;
   private opening: Promise<ModbusClient> | undefined;
@@ -52,7 +59,6 @@ export class ModbusConnection {
   private silent = 0;
   private readonly silentUnits = new Set<number>();
   private resetByUs = false;
-  private protocolErrors = 0;
   private connects = 0;
   private rate = { at: performance.now(), requests: 0, perSecond: 0 };
 
@@ -117,7 +123,7 @@ export class ModbusConnection {
       ...(statistics.roundTrip !== undefined && { round_trip_ms: Number(statistics.roundTrip.toFixed(2)) }),
       timeouts: statistics.timeouts,
       exceptions: statistics.exceptions,
-      protocol_errors: this.protocolErrors,
+      protocol_errors: statistics.protocolErrors,
       discarded_replies: statistics.discardedReplies,
       connects: this.connects,
       queued: this.bus.queued,
@@ -210,7 +216,7 @@ export class ModbusConnection {
     if (client !== this.client) return;
     this.client = undefined;
     if (this.state === 'stopped') return;
-    if (error instanceof ProtocolError) this.protocolErrors++;
+    if (error instanceof ProtocolError) this.statistics.protocolErrors++;
     this.onFailure(error);
   }
 

@@ -37,7 +37,7 @@ export function describePlan(connection: ConnectionConfig, devices: readonly Dev
   const requests: PlannedRequest[] = [];
   let [registers, unused, cycle, load] = [0, 0, 0, 0];
   for (const device of devices) {
-    const settings = readerSettings(device.name, device.raw, 0);
+    const settings = readerSettings(device.name, device.raw, 0, connection.type);
     const points = device.points as readonly ModbusPoint[];
     for (const interval of [...new Set(points.map(point => point.pollInterval))].sort((a, b) => a - b)) {
       const blocks = planPoints(

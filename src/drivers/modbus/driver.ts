@@ -49,7 +49,7 @@ export class ModbusDriver implements Driver {
     this.devices = new Map(
       devices.map((device, i) => {
         const points = device.points as readonly ModbusPoint[];
-        const reader = new DeviceReader(readerSettings(device.name, device.raw, retries), this.connection);
+        const reader = new DeviceReader(readerSettings(device.name, device.raw, retries, connection.type), this.connection);
         const poller = new DevicePoller(device.name, this.connection, connection.name, points, reader, log, i * 5);
         return [device.name, { points, reader, poller, writer: new DeviceWriter(reader, this.connection) }];
       }),
@@ -112,11 +112,12 @@ export class ModbusDriver implements Driver {
   }
 }
 
-export function readerSettings(name: string, raw: RawMap, retries: number): DeviceReader['settings'] {
+export function readerSettings(name: string, raw: RawMap, retries: number, type: string): DeviceReader['settings'] {
   const base = raw.addressing === 'one_based' ? 1 : 0;
   return {
     name,
     unit: Number(raw.unit_id ?? 1),
+    broadcast: raw.unit_id === 0 && type.startsWith('modbus-rtu'),
     retries,
     maxRegisters: Number(raw.max_registers_per_read ?? 125),
     maxBits: Number(raw.max_bits_per_read ?? 2000),

@@ -5,6 +5,8 @@ import type { ModbusPoint } from './point.ts';
 export interface DeviceSettings {
   readonly name: string;
   readonly unit: number;
+  /** The unit id is that of a broadcast on a line: it is written, and never answers. */
+  readonly broadcast: boolean;
   readonly retries: number;
   readonly maxRegisters: number;
   readonly maxBits: number;

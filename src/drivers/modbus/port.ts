@@ -38,6 +38,11 @@ export abstract class ModbusPort extends EventEmitter {
     return Promise.resolve();
   }
 
+  /** Whether unit id 0 means every unit, as on a line. */
+  get broadcasts(): boolean {
+    return false;
+  }
+
   /** Milliseconds for which this unit should not be asked, so that others can be meanwhile. */
   holdOff(_unit: number): number {
     return 0;

@@ -62,6 +62,7 @@ export class DeviceReader {
    * @throws TransportError, ProtocolError, and ExceptionResponse where a gateway can not reach the unit
    */
   async read(points: readonly ModbusPoint[], priority: Priority, signal?: AbortSignal): Promise<Sample[]> {
+    if (this.settings.broadcast) return points.map(point => sampleOf(point, bad('not_available')));
     const now = performance.now();
     const isRefused = (point: ModbusPoint | undefined): boolean => point !== undefined && (this.refused.get(point.name)?.until ?? 0) > now;
     const leaveOut = priority !== 'fresh' && this.refused.size > 0;
@@ -77,6 +78,7 @@ export class DeviceReader {
 
   /** The same through an open client, inside a slot of the bus: one point, one request, or two with a far scale factor. */
   async readInSlot(client: ModbusClient, point: ModbusPoint): Promise<{ sample: Sample; factor: Reading | undefined }> {
+    if (this.settings.broadcast) return { sample: sampleOf(point, bad('not_available')), factor: undefined };
     const found: Words[] = [];
     const failed = new Map<string, ExceptionResponse>();
     for (const block of this.plan([point])) {

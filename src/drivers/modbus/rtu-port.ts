@@ -91,6 +91,10 @@ export class RtuPort extends ModbusPort {
     return (request + UNIT_AND_CRC + replyLength(next)) * this.settings.character;
   }
 
+  override get broadcasts(): boolean {
+    return true;
+  }
+
   override holdOff(unit: number): number {
     return this.late?.expected.unit === unit ? Math.max(0, this.late.since + this.drain() - performance.now()) : 0;
   }

@@ -39,7 +39,14 @@ const BLOCK: Readonly<Record<'bits' | 'registers', number>> = { bits: 200, regis
  * between, so that a bus in use is not disturbed.
  */
 export async function scan(options: ScanOptions, found: (unit: FoundUnit) => void): Promise<void> {
-  const statistics: ClientStatistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, roundTrip: undefined };
+  const statistics: ClientStatistics = {
+    requests: 0,
+    timeouts: 0,
+    exceptions: 0,
+    discardedReplies: 0,
+    protocolErrors: 0,
+    roundTrip: undefined,
+  };
   const { newPort, peer } = transportOf(options.type, options.raw);
   const wire = { peer, newPort, timeout: options.timeout, requestDelay: options.delay };
   let client = await ModbusClient.connect(wire, statistics, () => undefined);

@@ -88,7 +88,16 @@ test('24 hours with devices that come and go leave no timer, listener or transac
   const newest = new Map<string, Sample>();
   const pollers = [1, 2].map(id => {
     const points = pointsOf(`u${id}`);
-    const settings = { name: `u${id}`, unit: id, retries: 1, maxRegisters: 125, maxBits: 2000, maxGap: undefined, unreadable: [] };
+    const settings = {
+      name: `u${id}`,
+      unit: id,
+      broadcast: false,
+      retries: 1,
+      maxRegisters: 125,
+      maxBits: 2000,
+      maxGap: undefined,
+      unreadable: [],
+    };
     return new DevicePoller(`u${id}`, connection, 'c', points, new DeviceReader(settings, connection), LOG, 0);
   });
   const sink = (samples: readonly Sample[]): void => {
