@@ -9,6 +9,7 @@ import type { Config } from './config.ts';
 import { configSchema } from './schema.ts';
 import { resolveSecrets } from './secrets.ts';
 import { Sources, showPath } from './source.ts';
+import { expandTemplates } from './templates.ts';
 import { compileTools, didYouMean } from './tools.ts';
 import { validate } from './validate.ts';
 
@@ -30,13 +31,15 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
 
   const report: Report = (path, message, at) => void problems.push(sources.problem(path, message, at));
   const warn: Report = (path, message, at) => void warnings.push(sources.problem(path, message, at));
-  const { value, secret } = resolveSecrets(sources.value, path => sources.folderOf(path), report);
+  const resolved = resolveSecrets(sources.value, path => sources.folderOf(path), report);
+  const { secret } = resolved;
+  const value = expandTemplates(resolved.value, path => sources.folderOf(path), report);
   for (const mistake of validate(configSchema(protocols), value, secret)) report(mistake.path, mistake.message, mistake.at);
 
   // What is well-formed is cross-checked even where something else is not: all mistakes at once.
   const broken = new Set(problems.map(problem => problem.path));
   const raw = pruned(value, [], path => broken.has(showPath(path)));
-  const config = assemble(raw, sources, protocols, report, warn);
+  const config = assemble(raw, value, sources, protocols, report, warn);
   if (problems.length > 0) throw new ConfigError(inOrder(problems));
   return { ...config, warnings };
 }
@@ -70,13 +73,14 @@ const listOf = (value: unknown): readonly string[] =>
 
 function assemble(
   value: unknown,
+  whole: unknown,
   sources: Sources,
   protocols: readonly Protocol[],
   report: Report,
   warn: Report,
 ): Omit<Config, 'warnings'> {
   const raw = mapOf(value);
-  const given = mapOf(sources.value);
+  const given = mapOf(whole);
   const bridge = mapOf(raw.bridge);
   const safety = mapOf(raw.safety);
   const name = String(bridge.name ?? 'fieldbridge');

@@ -147,7 +147,16 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       stale_after: duration('Age from which a value is doubted; default: three times the poll interval'),
       points: { type: 'object', propertyNames: NAME, additionalProperties: { $ref: '#/$defs/point' }, description: 'Its points by name' },
       availability: later('A topic that tells whether the device is there'),
-      use: later('A ready map of a known device'),
+      use: object(
+        {
+          template: { type: 'string', minLength: 1, description: 'Name of a map that comes with the bridge, or a .yaml file of your own' },
+          unit_id: { type: 'integer', minimum: 0, maximum: 255, description: 'Unit id of this one' },
+          poll_interval: duration('How often it is read'),
+          base: { type: 'integer', minimum: -65_535, maximum: 65_535, default: 0, description: 'Added to all addresses of the template' },
+        },
+        ['template'],
+        { description: 'The ready map of a known device; what stands beside it in the device comes on top' },
+      ),
       ...merged('deviceProperties'),
     },
     ['connection', 'points'],

@@ -169,7 +169,8 @@ function find(document: Document.Parsed, path: ConfigPath, at: 'key' | 'value'):
   return { offset, depth };
 }
 
-function merge(base: unknown, over: unknown): unknown {
+/** Maps key by key, the later one winning; lists and values whole. */
+export function merge(base: unknown, over: unknown): unknown {
   if (over === undefined || over === null) return base;
   if (!isPlain(base) || !isPlain(over)) return over;
   const merged: Plain = { ...base };

@@ -137,6 +137,12 @@ export const modbusProtocol: Protocol = {
     input: address('an input register'),
     holding: address('a holding register'),
     register: { type: ['integer', 'string'], description: 'Modicon notation, always one-based: 40101, 400101, "4x00101"' },
+    model: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 65534,
+      description: 'SunSpec model that the address counts from, its id being 0; where it is, is found by discovery',
+    },
     type: { enum: [...TYPE_NAMES], description: 'Data type; default: bool for bits, uint16 for registers' },
     order: { enum: [...ORDERS], description: 'Byte order of this point' },
     byte: { enum: ['low', 'high'], default: 'low', description: 'Which byte of the register an 8-bit type takes' },
@@ -239,6 +245,7 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
   if (bits && type !== 'bool') report(`a ${TABLE_NAMES[place.table]} is one bit: its type is bool, not ${type}`, 'type');
   if (bits && raw.bit !== undefined) report(`a ${TABLE_NAMES[place.table]} is one bit already`, 'bit');
   if (!bits && type === 'bool' && raw.bit === undefined) report('a bool in a register needs `bit`, the number of its bit', 'type');
+  if (raw.model !== undefined && place.table !== 'holding') report('a SunSpec model lies in holding registers', 'model');
   if (raw.bit !== undefined && type !== 'bool') report(`one bit has the type bool, not ${type}`, 'type');
   if (text && length === undefined) report(`a point of type ${type} needs its length in bytes`, 'type');
   if (!text && length !== undefined) report(`only string and bytes have a length; the width of ${type} is fixed`, 'length');
@@ -344,6 +351,7 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
     table: place.table,
     address: place.address,
     registers: bits ? 1 : registers,
+    ...(raw.model !== undefined && { model: Number(raw.model) }),
     codec,
     ...(raw.scale_from !== undefined && { scaleFrom: String(raw.scale_from) }),
     writeFunction: (write?.function ?? 'auto') as ModbusPoint['writeFunction'],

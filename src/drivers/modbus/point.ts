@@ -10,6 +10,8 @@ export interface ModbusPoint extends Point {
   readonly address: number;
   /** Registers, or bits in a bit table. */
   readonly registers: number;
+  /** The SunSpec model that the address counts from. */
+  readonly model?: number;
   readonly codec: Codec;
   readonly scaleFrom?: string;
   /** The point that holds the scale factor. */

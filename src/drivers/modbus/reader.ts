@@ -1,5 +1,6 @@
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import { bad, type Reading, type Sample, sampleOf } from '../../model/sample.ts';
+import { Refusal } from '../../model/write.ts';
 import { isBitTable, type Table } from './address.ts';
 import type { Priority } from './bus.ts';
 import type { ModbusClient } from './client.ts';
@@ -11,22 +12,29 @@ import {
   type Hole,
   leaves,
   type Part,
+  type Place,
   type PlannedBlock,
   type PlanSummary,
   planPoints,
+  samePlace,
   summarise,
 } from './plan.ts';
 import type { Span } from './planner.ts';
 import type { ModbusPoint } from './point.ts';
+import { discoverModels } from './sunspec.ts';
 
 /** How long something that the device refused is left alone, at the most. */
 const RETRY_HOLES_AFTER = 10 * 60_000;
 const FIRST_RETRY = 5000;
+/** How long a SunSpec model that the device does not have is not looked for again. */
+const RETRY_MODELS_AFTER = 60_000;
 /** Pauses before asking a device again that said it was busy (exceptions 5 and 6). */
 const BUSY_PAUSES = [50, 150, 400, 800];
 
-interface Words extends Span {
-  readonly table: Table;
+/** Asks for a run of addresses. */
+type Read = (table: Table, address: number, count: number) => Promise<readonly number[]>;
+
+interface Words extends Span, Place {
   readonly words: readonly number[];
 }
 
@@ -47,6 +55,10 @@ export class DeviceReader {
   private readonly connection: ModbusConnection;
   private learnt: readonly Hole[] = [];
   private readonly refused = new Map<string, Refused>();
+  /** First addresses of the SunSpec models, once they were looked for. */
+  private models: ReadonlyMap<number, number> | undefined;
+  private modelsAt = 0;
+  private discovery: Promise<ReadonlyMap<number, number>> | undefined;
   /** Plans by the list of points that they are for; void when something was learnt or forgotten. */
   private plans = new WeakMap<readonly ModbusPoint[], readonly PlannedBlock[]>();
 
@@ -81,10 +93,13 @@ export class DeviceReader {
     if (this.settings.broadcast) return { sample: sampleOf(point, bad('not_available')), factor: undefined };
     const found: Words[] = [];
     const failed = new Map<string, ExceptionResponse>();
+    const read: Read = (table, address, count) => client.read(table, this.settings.unit, address, count);
     for (const block of this.plan([point])) {
+      const base = await this.baseOf(block, read);
+      if (base === undefined) continue;
       try {
-        const words = await client.read(block.table, this.settings.unit, block.start, block.end - block.start);
-        found.push({ table: block.table, start: block.start, end: block.end, words });
+        const words = await read(block.table, base + block.start, block.end - block.start);
+        found.push({ table: block.table, model: block.model, start: block.start, end: block.end, words });
       } catch (error) {
         if (!(error instanceof ExceptionResponse)) throw error;
         for (const part of block.spans) for (const one of part.points) failed.set(one.name, error);
@@ -113,15 +128,18 @@ export class DeviceReader {
   }
 
   private async readBlock(
-    block: Span & { readonly table: Table; readonly spans: readonly Part[] },
+    block: Span & Place & { readonly spans: readonly Part[] },
     priority: Priority,
     signal: AbortSignal | undefined,
     found: Words[],
     failed: Map<string, ExceptionResponse>,
   ): Promise<boolean> {
     try {
-      const words = await this.request(block, priority, signal);
-      found.push({ table: block.table, start: block.start, end: block.end, words });
+      const read: Read = (table, address, count) => this.request(table, address, count, priority, signal);
+      const base = await this.baseOf(block, read);
+      if (base === undefined) return false;
+      const words = await read(block.table, base + block.start, block.end - block.start);
+      found.push({ table: block.table, model: block.model, start: block.start, end: block.end, words });
       for (const part of block.spans) for (const point of part.points) this.refused.delete(point.name);
       return true;
     } catch (error) {
@@ -129,20 +147,20 @@ export class DeviceReader {
       const parts = distinct(block.spans.flatMap(leaves));
       // Exceptions 2 and 3 blame an address or a quantity: halves tell which.
       if (parts.length > 1 && (error.exception === 2 || error.exception === 3))
-        return await this.bisect(block.table, parts, priority, signal, found, failed);
+        return await this.bisect(block, parts, priority, signal, found, failed);
       for (const part of parts) {
         for (const point of part.points) {
           failed.set(point.name, error);
           if (error.exception === 2 || error.exception === 3) this.refuse(point, error);
         }
       }
-      if (parts.length === 1 && error.exception === 2) this.learn(block.table, block.start, block.end);
+      if (parts.length === 1 && error.exception === 2) this.learn(block, block.start, block.end);
       return false;
     }
   }
 
   private async bisect(
-    table: Table,
+    place: Place,
     parts: readonly Part[],
     priority: Priority,
     signal: AbortSignal | undefined,
@@ -152,7 +170,8 @@ export class DeviceReader {
     const sorted = [...parts].sort((a, b) => a.start - b.start || a.end - b.end);
     const middle = Math.ceil(sorted.length / 2);
     const [left, right] = [sorted.slice(0, middle), sorted.slice(middle)].map(half => ({
-      table,
+      table: place.table,
+      model: place.model,
       spans: half,
       start: Math.min(...half.map(part => part.start)),
       end: Math.max(...half.map(part => part.end)),
@@ -161,12 +180,12 @@ export class DeviceReader {
     const leftIsGood = await this.readBlock(left, priority, signal, found, failed);
     const rightIsGood = await this.readBlock(right, priority, signal, found, failed);
     // Both halves exist and the whole does not: what lies between them does not exist.
-    if (leftIsGood && rightIsGood) this.learn(table, left.end, Math.max(left.end, right.start));
+    if (leftIsGood && rightIsGood) this.learn(place, left.end, Math.max(left.end, right.start));
     return false;
   }
 
-  private learn(table: Table, start: number, end: number): void {
-    this.learnt = [...this.learnt, { table, start, end, until: performance.now() + RETRY_HOLES_AFTER }];
+  private learn({ table, model }: Place, start: number, end: number): void {
+    this.learnt = [...this.learnt, { table, model, start, end, until: performance.now() + RETRY_HOLES_AFTER }];
     this.plans = new WeakMap();
   }
 
@@ -176,9 +195,33 @@ export class DeviceReader {
     this.refused.set(point.name, { step, exception, until: performance.now() + pause });
   }
 
+  /** The address that a point is written at. @throws Refusal where the device does not have its SunSpec model */
+  addressOf(point: ModbusPoint): number {
+    const base = point.model === undefined ? 0 : this.models?.get(point.model);
+    if (base === undefined) throw new Refusal('address', `the device has no SunSpec model ${point.model}, so ${point.name} is nowhere`);
+    return base + point.address;
+  }
+
+  /** Where the addresses of a place count from; undefined where the device has no such SunSpec model. */
+  private async baseOf({ model }: Place, read: Read): Promise<number | undefined> {
+    if (model === undefined) return 0;
+    const now = performance.now();
+    const isOld = this.models?.has(model) === false && now - this.modelsAt > RETRY_MODELS_AFTER;
+    if (this.models === undefined || isOld) {
+      this.discovery ??= discoverModels((address, count) => read('holding', address, count)).finally(() => {
+        this.discovery = undefined;
+      });
+      this.models = await this.discovery;
+      this.modelsAt = now;
+    }
+    return this.models.get(model);
+  }
+
   /** One read request with its retries: after a missing reply, and after a pause where the device is busy. */
   private async request(
-    block: Span & { readonly table: Table },
+    table: Table,
+    address: number,
+    count: number,
     priority: Priority,
     signal: AbortSignal | undefined,
   ): Promise<readonly number[]> {
@@ -195,7 +238,7 @@ export class DeviceReader {
           ...(signal !== undefined && { signal }),
           run: async client => {
             try {
-              const words = await client.read(block.table, this.settings.unit, block.start, block.end - block.start);
+              const words = await client.read(table, this.settings.unit, address, count);
               this.connection.noteReply();
               return words;
             } catch (error) {
@@ -225,7 +268,7 @@ export class DeviceReader {
     if (exception !== undefined) return bad('exception', { code: exception.exception, name: exception.exceptionName });
     const { factor } = point;
     const holds = (words: Words, of: ModbusPoint): boolean =>
-      words.table === of.table && words.start <= of.address && words.end >= of.address + of.registers;
+      samePlace(words, { table: of.table, model: of.model }) && words.start <= of.address && words.end >= of.address + of.registers;
     const own = found.filter(words => holds(words, point));
     const source = own.find(words => factor !== undefined && holds(words, factor)) ?? own[0];
     if (source === undefined) return bad('not_available');

@@ -75,7 +75,8 @@ export class DeviceWriter {
   /** The requests that would do it, best first; the others are for devices that answer that they do not know the first. */
   private attempts(point: ModbusPoint, encoded: Encoded | undefined, on: boolean): Attempt[] {
     const { unit } = this.reader.settings;
-    const { address, writeFunction } = point;
+    const { writeFunction } = point;
+    const address = this.reader.addressOf(point);
     const hex = (...words: number[]): string => words.map(word => word.toString(16).padStart(4, '0')).join('');
     const head = (code: number): string => hex((unit << 8) | code);
     const attempt = (functionCode: number, preview: string, send: Attempt['send']): Attempt => ({
@@ -149,10 +150,12 @@ export class DeviceWriter {
   /** For devices without FC22: the other bits are those of a reading made in the same slot of the bus. */
   private async readModifyWrite(client: ModbusClient, point: ModbusPoint, { and, or }: Mask, code: 6 | 16): Promise<Acknowledgement> {
     const { unit } = this.reader.settings;
-    const [word = 0] = await client.read('holding', unit, point.address, 1).catch((error: unknown) => {
+    const [word = 0] = await client.read('holding', unit, this.reader.addressOf(point), 1).catch((error: unknown) => {
       throw error instanceof TransportError ? new TransportError(error.kind, error.message, false) : error;
     });
     const next = (word & and) | (or & ~and & 0xffff);
-    return code === 6 ? await client.writeRegister(unit, point.address, next) : await client.writeRegisters(unit, point.address, [next]);
+    return code === 6
+      ? await client.writeRegister(unit, this.reader.addressOf(point), next)
+      : await client.writeRegisters(unit, this.reader.addressOf(point), [next]);
   }
 }
