@@ -96,6 +96,14 @@ describe('connections', () => {
     ]);
   });
 
+  test('two connections to one serial device, or to one host by two names, are one too many', () => {
+    const two = (a: string, b: string) => problemsOf(`bridge: { name: test }\nconnections:\n  a: ${a}\n  b: ${b}\ndevices: {}\n`).length;
+    expect(two('{ type: modbus-rtu, path: /dev/ttyUSB0 }', '{ type: modbus-rtu, path: /dev/ttyUSB0, baud_rate: 9600 }')).toBe(1);
+    expect(two('{ type: modbus-rtu, path: /dev/ttyUSB0 }', '{ type: modbus-rtu, path: /dev/ttyUSB1 }')).toBe(0);
+    expect(two('{ type: modbus-tcp, host: localhost }', '{ type: modbus-rtu-over-tcp, host: 127.0.0.1, port: 502 }')).toBe(1);
+    expect(two('{ type: modbus-tcp, host: plc }', '{ type: modbus-udp, host: plc }')).toBe(0);
+  });
+
   test('a device without a connection of that name', () => {
     const problems = problemsOf(`${HEAD}devices: { d: { connection: plcc, points: {} } }\n`);
     expect(problems).toMatchObject([{ line: 3, message: 'no connection plcc, did you mean plc?' }]);

@@ -200,6 +200,39 @@ describe('devices that say no', () => {
     expect(server.connections).toBe(1);
   });
 
+  test.each([
+    [4, 'server device failure', 'polling'],
+    [8, 'memory parity error', 'polling'],
+    [0x0a, 'gateway path unavailable', 'lost'],
+  ])('exception %d is told as %s, and the device is %s', async (code, name, state) => {
+    const server = await RawServer.start(request => respond(request, [0x83, code]));
+    const { read, status } = await connect(deviceMap(server.address, one));
+    const [sample] = await until(read, ([found]) => found?.reason !== 'initialising');
+    expect(sample).toMatchObject({ value: null, quality: 'bad', reason: 'exception', exception: { code, name } });
+    expect((await status()).devices[0]?.state).toBe(state);
+    expect(server.connections).toBe(1);
+  });
+
+  test('exception 5 to a write: accepted, and reading back tells how it ended', async () => {
+    let value = 10;
+    const server = await RawServer.start(request => {
+      if (request.pdu[0] !== 6)
+        return respond(
+          request,
+          registersReply(request, () => value),
+        );
+      const wanted = request.pdu.readUInt16BE(3);
+      setTimeout(() => {
+        value = wanted;
+      }, 120);
+      return respond(request, [0x86, 5]);
+    });
+    const { client, read } = await connect(deviceMap(server.address, { p: { holding: 10, write: { verify: '1s' } } }, WRITES));
+    await until(read, isGood);
+    expect(await writePoint(client, 'd.p', 7)).toMatchObject({ status: 'written', after: 7 });
+    expect(server.requests.filter(request => request.pdu[0] === 6)).toHaveLength(1);
+  });
+
   test('unit ids 0 and 255 go over the wire as they stand', async () => {
     const server = await RawServer.start(request => respond(request));
     const map = {
@@ -478,6 +511,20 @@ describe('requests are few', () => {
       n => n >= 2,
       2000,
     );
+  });
+
+  test('connect_delay keeps silence after connecting', async () => {
+    let connectedAt = 0;
+    let askedAt = 0;
+    const server = await RawServer.start(request => {
+      askedAt ||= performance.now();
+      respond(request);
+    });
+    const started = performance.now();
+    const { read } = await connect(deviceMap(server.address, one, { connection: { connect_delay: '250ms' } }));
+    connectedAt ||= started;
+    await until(read, isGood);
+    expect(askedAt - connectedAt).toBeGreaterThanOrEqual(249);
   });
 
   test('one-based addressing counts from one', async () => {

@@ -44,7 +44,7 @@ export class RtuPort extends ModbusPort {
   private current: Waiting | undefined;
   private echoSeen = false;
   private echoLeft: Buffer = Buffer.alloc(0);
-  private lastByteAt = 0;
+  private lastByteAt = Number.NEGATIVE_INFINITY;
   private late: { readonly expected: Expectation; readonly since: number } | undefined;
   private longestLate = 0;
   private garbage: { readonly error: ProtocolError; timer: NodeJS.Timeout } | undefined;
@@ -105,7 +105,7 @@ export class RtuPort extends ModbusPort {
       const quiet = this.lastByteAt + this.settings.silence - now;
       const wait = Math.max(quiet, this.holdOff(next.unit));
       if (wait <= 0) break;
-      await new Promise(resolve => setTimeout(resolve, wait));
+      await new Promise(resolve => setTimeout(resolve, Math.ceil(wait)));
     }
     if (this.late?.expected.unit === next.unit) this.late = undefined;
     this.received = Buffer.alloc(0);

@@ -131,7 +131,8 @@ export class DeviceWriter {
         if (!(error instanceof ExceptionResponse)) throw this.lostReply(client, error, [...wire, attempt.preview]);
         this.connection.noteReply();
         wire.push(attempt.preview);
-        if (error.exception === ACKNOWLEDGE) return { wire, mismatch: 'the device answered that it is still processing the request' };
+        // Accepted, and still at work: reading back tells how it ended.
+        if (error.exception === ACKNOWLEDGE) return { wire };
         if (error.exception !== ILLEGAL_FUNCTION || i === attempts.length - 1) throw error;
         this.unknownFunctions.add(attempt.functionCode);
       }

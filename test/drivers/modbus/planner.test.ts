@@ -56,7 +56,7 @@ function cheapest(spans: readonly Span[], bounds: ReadLimits): number {
 
 test('the plan costs what the cheapest of all plans costs', () => {
   fc.assert(
-    fc.property(fc.array(span, { minLength: 1, maxLength: 9 }), limits, (spans, bounds) => {
+    fc.property(fc.array(span, { minLength: 1, maxLength: 12 }), limits, (spans, bounds) => {
       expect(costOf(planReads(spans, bounds), bounds)).toBe(cheapest(spans, bounds));
     }),
     {
