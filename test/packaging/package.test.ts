@@ -32,7 +32,7 @@ test('npm pack makes a package whose program starts from an empty folder', () =>
   const run = (...args: string[]) =>
     spawnSync(process.execPath, [join(folder, 'package', 'dist/src/main.js'), ...args], { cwd: empty, encoding: 'utf8' });
   expect(run('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
-  expect(run('--help').stdout).toContain('serve one MCP client on standard input and output');
+  expect(run('--help').stdout).toMatch(/\n {2}stdio .*serve one MCP client/);
   expect(run('check', join(folder, 'package/config/boiler-house.yaml'))).toMatchObject({
     status: 0,
     stdout: expect.stringMatching(/^OK: /),
