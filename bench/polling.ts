@@ -1,5 +1,5 @@
 import { connect } from 'node:net';
-import { ModbusClient } from '../src/drivers/modbus/client.ts';
+import { ModbusClient, noStatistics } from '../src/drivers/modbus/client.ts';
 import { transportOf } from '../src/drivers/modbus/transports.ts';
 import { startPlc } from './plant.ts';
 
@@ -28,7 +28,7 @@ export async function polling(): Promise<void> {
 }
 
 async function client(port: number, inFlight: number): Promise<number> {
-  const statistics = { requests: 0, timeouts: 0, exceptions: 0, discardedReplies: 0, protocolErrors: 0, roundTrip: undefined };
+  const statistics = noStatistics();
   const modbus = await ModbusClient.connect(
     { peer: 'bench', newPort: transportOf('modbus-tcp', { host: '127.0.0.1', port }).newPort, timeout: 1000, requestDelay: 0 },
     statistics,

@@ -10,9 +10,9 @@ if (!Number.isInteger(port) || port < 0 || port > 65535 || !(speed > 0)) {
 }
 const plant = new BoilerHouse();
 const clock = new PlantClock(plant, speed);
-const server = new ModbusTcpServer(new Map([[1, new BoilerHousePlc(plant)]]), { port });
+const server = new ModbusTcpServer(new Map([[1, new BoilerHousePlc(plant)]]));
 try {
-  await server.start();
+  await server.start(port);
 } catch (error) {
   process.stderr.write(
     `the simulator can not listen on 127.0.0.1:${port}: ${(error as NodeJS.ErrnoException).code === 'EADDRINUSE' ? 'the port is in use' : String(error)}\n`,

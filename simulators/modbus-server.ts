@@ -1,4 +1,5 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { TcpListener } from './tcp-listener.ts';
 
 /** What a device answers in place of a value: a Modbus exception code. */
 export class Exception {
@@ -123,61 +124,26 @@ function writeMany(unit: Unit, code: 15 | 16, pdu: Buffer): Buffer | Exception {
 }
 
 export interface ServerOptions {
-  readonly host?: string;
-  /** 0: any free one. */
-  readonly port?: number;
   /** Milliseconds before each answer. */
   readonly delay?: number;
 }
 
 /** A Modbus/TCP server over the units of a simulated plant. A unit that is not there does not answer. */
-export class ModbusTcpServer {
+export class ModbusTcpServer extends TcpListener {
   readonly units: Map<number, Unit>;
   /** Requests so far: unit id and PDU, for those who want to see what was asked. */
   readonly requests: { readonly unit: number; readonly pdu: Buffer }[] = [];
-  connections = 0;
   /** How many of the last requests are kept. */
   keepRequests = 0;
   private readonly options: ServerOptions;
-  private readonly sockets = new Set<Socket>();
-  private server: Server | undefined;
 
   constructor(units: ReadonlyMap<number, Unit>, options: ServerOptions = {}) {
+    super();
     this.units = new Map(units);
     this.options = options;
   }
 
-  get port(): number {
-    const address = this.server?.address();
-    if (typeof address !== 'object' || address === null) throw new Error('the server does not listen');
-    return address.port;
-  }
-
-  get openConnections(): number {
-    return this.sockets.size;
-  }
-
-  async start(port = this.options.port ?? 0): Promise<this> {
-    const server = createServer(socket => this.serve(socket));
-    this.server = server;
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(port, this.options.host ?? '127.0.0.1', resolve);
-    });
-    return this;
-  }
-
-  async stop(): Promise<void> {
-    const server = this.server;
-    this.server = undefined;
-    for (const socket of this.sockets) socket.destroy();
-    if (server !== undefined) await new Promise(resolve => server.close(resolve));
-  }
-
-  private serve(socket: Socket): void {
-    this.connections++;
-    this.sockets.add(socket);
-    socket.setNoDelay(true);
+  protected serve(socket: Socket): void {
     let rest = Buffer.alloc(0);
     socket.on('data', chunk => {
       rest = Buffer.concat([rest, chunk]);
@@ -190,8 +156,6 @@ export class ModbusTcpServer {
       }
       return undefined;
     });
-    socket.on('error', () => socket.destroy());
-    socket.on('close', () => this.sockets.delete(socket));
   }
 
   private reply(socket: Socket, frame: Buffer): void {

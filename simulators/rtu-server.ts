@@ -1,6 +1,7 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { hasGoodCrc, withCrc } from '../src/drivers/modbus/port.ts';
 import { answer, type Unit } from './modbus-server.ts';
+import { TcpListener } from './tcp-listener.ts';
 
 const FIXED_REQUEST = 8;
 const UNIT_AND_CRC = 3;
@@ -28,49 +29,19 @@ export interface RtuRequest {
  * A serial line with units behind a TCP converter: RTU frames, each with its CRC, without transaction ids. A unit that is
  * not there does not answer, and a frame that is damaged is answered by none.
  */
-export class ModbusRtuServer {
+export class ModbusRtuServer extends TcpListener {
   readonly requests: RtuRequest[] = [];
-  connections = 0;
   /** Replaces the answer of the units; bytes are sent as they are. */
   intercept: ((request: RtuRequest) => Buffer | undefined | 'usual') | undefined;
   private readonly units: ReadonlyMap<number, Unit>;
-  private readonly sockets = new Set<Socket>();
-  private server: Server | undefined;
 
   constructor(units: ReadonlyMap<number, Unit>) {
+    super();
     this.units = units;
   }
 
-  get port(): number {
-    const address = this.server?.address();
-    if (typeof address !== 'object' || address === null) throw new Error('the server does not listen');
-    return address.port;
-  }
-
-  async start(port = 0): Promise<this> {
-    const server = createServer(socket => this.serve(socket));
-    this.server = server;
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(port, '127.0.0.1', resolve);
-    });
-    return this;
-  }
-
-  async stop(): Promise<void> {
-    const server = this.server;
-    this.server = undefined;
-    for (const socket of this.sockets) socket.destroy();
-    if (server !== undefined) await new Promise(resolve => server.close(resolve));
-  }
-
-  private serve(socket: Socket): void {
-    this.connections++;
-    this.sockets.add(socket);
-    socket.setNoDelay(true);
+  protected serve(socket: Socket): void {
     let rest = Buffer.alloc(0);
-    socket.on('error', () => socket.destroy());
-    socket.on('close', () => this.sockets.delete(socket));
     socket.on('data', chunk => {
       rest = Buffer.concat([rest, chunk]);
       for (let length = requestLength(rest); length !== undefined && rest.length >= length; length = requestLength(rest)) {

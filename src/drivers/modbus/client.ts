@@ -43,6 +43,15 @@ export interface ClientStatistics {
   roundTrip: number | undefined;
 }
 
+export const noStatistics = (): ClientStatistics => ({
+  requests: 0,
+  timeouts: 0,
+  exceptions: 0,
+  discardedReplies: 0,
+  protocolErrors: 0,
+  roundTrip: undefined,
+});
+
 /** What was sent, in hexadecimal (unit id and PDU), and what is odd about the device's confirmation. */
 export interface Acknowledgement {
   readonly wire: string;

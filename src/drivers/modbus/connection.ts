@@ -1,7 +1,7 @@
 import { ProtocolError, TransportError } from '../../model/errors.ts';
 import type { ConnectionStatus, Log } from '../driver.ts';
 import { Bus } from './bus.ts';
-import { type ClientStatistics, ModbusClient } from './client.ts';
+import { type ClientStatistics, ModbusClient, noStatistics } from './client.ts';
 import type { CostModel } from './planner.ts';
 import type { ModbusPort } from './port.ts';
 
@@ -39,14 +39,7 @@ export class ModbusConnection {
   private readonly settings: ConnectionSettings;
   private readonly log: Log;
   private readonly listeners = new Set<ConnectionListener>();
-  private readonly statistics: ClientStatistics = {
-    requests: 0,
-    timeouts: 0,
-    exceptions: 0,
-    discardedReplies: 0,
-    protocolErrors: 0,
-    roundTrip: undefined,
-  };
+  private readonly statistics: ClientStatistics = noStatistics();
   private readonly wire;
   private client: ModbusClient | undefined;
   private opening: Promise<ModbusClient> | undefined;

@@ -1,7 +1,8 @@
 import { EventEmitter } from 'node:events';
 import crc16 from 'modbus-serial/utils/crc16.js';
 import { TransportError } from '../../model/errors.ts';
-import type { Expectation } from './reply.ts';
+import type { Frame } from './mbap.ts';
+import { checkReply, type Expectation } from './reply.ts';
 
 const CRC_BYTES = 2;
 
@@ -71,6 +72,17 @@ export abstract class ModbusPort extends EventEmitter {
     this._transactionIdWrite = (transaction + 1) & 0xffff;
     this.lastRequest = rtu.subarray(0, -CRC_BYTES);
     this.send(transaction, rtu.readUInt8(0), rtu.subarray(1, -CRC_BYTES));
+  }
+
+  /** A frame that names its transaction: delivered if somebody waits for it. @throws ProtocolError where it does not fit */
+  protected match({ transaction, unit, pdu }: Frame): void {
+    const expected = this.pending.get(transaction);
+    if (expected === undefined) {
+      this.discardedReplies++;
+      return;
+    }
+    checkReply(expected, unit, pdu);
+    this.deliver(transaction, unit, pdu);
   }
 
   protected deliver(transaction: number, unit: number, pdu: Buffer): void {

@@ -2,7 +2,7 @@ import { ExceptionResponse, ProtocolError, TransportError } from '../../model/er
 import type { RawMap } from '../../model/protocol.ts';
 import { escapeControls } from '../../model/text.ts';
 import { isBitTable, type Table } from './address.ts';
-import { type ClientStatistics, ModbusClient } from './client.ts';
+import { ModbusClient, noStatistics } from './client.ts';
 import type { Span } from './planner.ts';
 import { transportOf } from './transports.ts';
 
@@ -39,14 +39,7 @@ const BLOCK: Readonly<Record<'bits' | 'registers', number>> = { bits: 200, regis
  * between, so that a bus in use is not disturbed.
  */
 export async function scan(options: ScanOptions, found: (unit: FoundUnit) => void): Promise<void> {
-  const statistics: ClientStatistics = {
-    requests: 0,
-    timeouts: 0,
-    exceptions: 0,
-    discardedReplies: 0,
-    protocolErrors: 0,
-    roundTrip: undefined,
-  };
+  const statistics = noStatistics();
   const { newPort, peer } = transportOf(options.type, options.raw);
   const wire = { peer, newPort, timeout: options.timeout, requestDelay: options.delay };
   let client = await ModbusClient.connect(wire, statistics, () => undefined);

@@ -2,7 +2,6 @@ import type { Socket } from 'node:net';
 import { ProtocolError, TransportError } from '../../model/errors.ts';
 import { MbapParser, mbapFrame } from './mbap.ts';
 import { closed, ModbusPort, once } from './port.ts';
-import { checkReply } from './reply.ts';
 
 /**
  * Modbus/TCP and Modbus/TCP Security (MODBUS Messaging on TCP/IP V1.0b; MODBUS/TCP Security V3.6). In place of the
@@ -56,14 +55,7 @@ export class TcpPort extends ModbusPort {
   private receive(chunk: Buffer): void {
     if (this.failure !== undefined) return;
     try {
-      for (const { transaction, unit, pdu } of this.parser.push(chunk)) {
-        const expected = this.pending.get(transaction);
-        if (expected === undefined) this.discardedReplies++;
-        else {
-          checkReply(expected, unit, pdu);
-          this.deliver(transaction, unit, pdu);
-        }
-      }
+      for (const frame of this.parser.push(chunk)) this.match(frame);
     } catch (error) {
       this.fail(error instanceof Error ? error : new ProtocolError(String(error)));
       dropSocket(this.socket);

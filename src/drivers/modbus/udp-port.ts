@@ -3,7 +3,6 @@ import { isIPv6 } from 'node:net';
 import { ProtocolError, TransportError } from '../../model/errors.ts';
 import { MbapParser, mbapFrame } from './mbap.ts';
 import { closed, ModbusPort, once } from './port.ts';
-import { checkReply } from './reply.ts';
 
 /** Modbus over UDP: a frame of Modbus/TCP in each datagram. What is lost is found by its timeout. */
 export class UdpPort extends ModbusPort {
@@ -61,14 +60,7 @@ export class UdpPort extends ModbusPort {
     try {
       const frames = new MbapParser().push(datagram);
       if (frames.length === 0) this.discardedReplies++;
-      for (const { transaction, unit, pdu } of frames) {
-        const expected = this.pending.get(transaction);
-        if (expected === undefined) this.discardedReplies++;
-        else {
-          checkReply(expected, unit, pdu);
-          this.deliver(transaction, unit, pdu);
-        }
-      }
+      for (const frame of frames) this.match(frame);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       this.discardedReplies++;
