@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import type { WriteOptions } from './cli/points.ts';
+import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
 import { packageVersion } from './cli/version.ts';
@@ -18,7 +18,7 @@ const program = new Command('fieldbridge')
   .exitOverride();
 
 const POINTS = 'names such as boiler.pressure, or globs such as boiler.*';
-const FILES = ['-c, --config <files...>', 'the map: a YAML file, or several'] as const;
+const MORE = ['-c, --config <files...>', 'more files, merged after it'] as const;
 
 // Each command loads what it needs and no more: checking a map takes a fraction of what serving it takes.
 const CONFIG = 'the map: a YAML file, or several that are merged in the order given';
@@ -48,25 +48,30 @@ program
 program
   .command('read')
   .description('read points once, now')
+  .argument('<config>', 'the map')
   .argument('<point...>', POINTS)
-  .requiredOption(...FILES)
-  .action(async (names: string[], options: { config: string[] }) => (await import('./cli/points.ts')).read(names, options));
+  .option(...MORE)
+  .action(async (file: string, names: string[], options: MoreFiles) => (await import('./cli/points.ts')).read(file, names, options));
 program
   .command('watch')
   .description('poll, and print each change of these points')
+  .argument('<config>', 'the map')
   .argument('<point...>', POINTS)
-  .requiredOption(...FILES)
-  .action(async (names: string[], options: { config: string[] }) => (await import('./cli/points.ts')).watch(names, options));
+  .option(...MORE)
+  .action(async (file: string, names: string[], options: MoreFiles) => (await import('./cli/points.ts')).watch(file, names, options));
 program
   .command('write')
   .description('write one point, through the same gates as any client')
+  .argument('<config>', 'the map')
   .argument('<point>', 'the point as device.point')
   .argument('<value>', 'the value in engineering units, a label, true or false')
-  .requiredOption(...FILES)
-  .requiredOption('-r, --reason <text>', 'why; goes into the audit file')
+  .option(...MORE)
+  .option('-r, --reason <text>', 'why; goes into the audit file')
   .addOption(new Option('--role <role>', 'the role that you act in').choices(ROLES).default('operator'))
   .option('--dry-run', 'check every rule and show what would be sent, without sending it')
-  .action(async (point: string, value: string, options: WriteOptions) => (await import('./cli/points.ts')).write(point, value, options));
+  .action(async (file: string, point: string, value: string, options: WriteOptions) =>
+    (await import('./cli/points.ts')).write(file, point, value, options),
+  );
 program
   .command('decode')
   .description('show what registers would be in each type and order')

@@ -16,13 +16,14 @@ function row(sample: Sample): string[] {
   return [point.name, quality === 'bad' ? '—' : typeof value === 'string' ? value : showValue(value), point.unit ?? '', why];
 }
 
-interface Files {
-  readonly config: readonly string[];
+export interface MoreFiles {
+  /** Merged after the first. */
+  readonly config?: readonly string[];
 }
 
 /** Reads points once, now, without polling anything else. Ends with 1 where one of them is bad. */
-export async function read(names: readonly string[], { config }: Files): Promise<void> {
-  const bridge = await createBridge(config, { readOnly: true, quiet: true });
+export async function read(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
+  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true });
   const points = known(bridge.find(names));
   const samples = await bridge.readNow(points);
   process.stdout.write(table(samples.map(row)));
@@ -31,8 +32,8 @@ export async function read(names: readonly string[], { config }: Files): Promise
 }
 
 /** Polls, and prints a line for each change of these points until it is stopped. */
-export async function watch(names: readonly string[], { config }: Files): Promise<void> {
-  const bridge = await createBridge(config, { readOnly: true, quiet: true });
+export async function watch(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
+  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true });
   const points = new Set<Point>(known(bridge.find(names)));
   const told = askedToEnd();
   bridge.onChange(sample => {
@@ -43,19 +44,19 @@ export async function watch(names: readonly string[], { config }: Files): Promis
   await bridge.stop();
 }
 
-export interface WriteOptions extends StartOptions, Files {
-  readonly reason: string;
+export interface WriteOptions extends StartOptions, MoreFiles {
+  readonly reason?: string;
   readonly role: Role;
   readonly dryRun?: true;
 }
 
 /** Writes one point, through the same gates as any client. Ends with 1 where it is not written. */
-export async function write(name: string, text: string, options: WriteOptions): Promise<void> {
-  const bridge = await createBridge(options.config, { quiet: true });
+export async function write(file: string, name: string, text: string, options: WriteOptions): Promise<void> {
+  const bridge = await createBridge([file, ...(options.config ?? [])], { quiet: true });
   const [point] = known(bridge.find([name]));
   if (point === undefined) throw new NotDone(`there is no point ${name}`);
   const outcome = await bridge.write(point, typed(point, text), {
-    reason: options.reason,
+    ...(options.reason !== undefined && { reason: options.reason }),
     ...(options.dryRun === true && { dryRun: true }),
     principal: { name: `cli:${userInfo().username}`, role: options.role },
   });
