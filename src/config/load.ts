@@ -157,6 +157,8 @@ function compileDevices(
     const device = mapOf(entry);
     const path: ConfigPath = ['devices', name];
     if (name === 'status') report(path, 'the name status is taken: plant://status is the state of the bridge', 'key');
+    if (mapOf(mapOf(given.devices)[name]).points === undefined)
+      report([...path, 'points'], 'points is missing, or `use` with the template of a known device', 'key');
     const connection = String(device.connection ?? '');
     if (device.connection !== undefined && !Object.hasOwn(connections, connection))
       report([...path, 'connection'], `no connection ${connection}${didYouMean(connection, Object.keys(connections))}`);

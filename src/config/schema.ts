@@ -159,7 +159,7 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       ),
       ...merged('deviceProperties'),
     },
-    ['connection', 'points'],
+    ['connection'],
   );
 
   const connection: JsonSchema = {

@@ -7,18 +7,35 @@ export interface Found {
   readonly unknown: readonly { readonly name: string; readonly suggestions: readonly string[] }[];
 }
 
+/** For how many unknown names of one call near ones are looked for: each look goes through all points. */
+const MAX_SUGGESTED = 20;
+
 const isGlob = (name: string): boolean => /[*?]/.test(name);
 
-/** `boiler.*`, `*temperature?` against whole names. */
+/**
+ * `boiler.*`, `*temperature?` against whole names, in time that grows with the length of both, whatever the glob: on a
+ * mismatch only the last star takes one character more.
+ */
 export function globMatcher(glob: string): (name: string) => boolean {
-  // Runs of stars mean one: many in a row would make the matching slow.
-  const source = glob
-    .replace(/\*+/g, '*')
-    .replace(/[.+^${}()|[\]\\]/g, '\\$&')
-    .replaceAll('*', '.*')
-    .replaceAll('?', '.');
-  const expression = new RegExp(`^${source}$`, 'i');
-  return name => expression.test(name);
+  const pattern = glob.toLowerCase();
+  return name => {
+    const text = name.toLowerCase();
+    let [at, p, star, mark] = [0, 0, -1, 0];
+    while (at < text.length) {
+      if (p < pattern.length && (pattern[p] === '?' || pattern[p] === text[at]) && pattern[p] !== '*') {
+        at++;
+        p++;
+      } else if (pattern[p] === '*') {
+        star = p++;
+        mark = at;
+      } else if (star >= 0) {
+        p = star + 1;
+        at = ++mark;
+      } else return false;
+    }
+    while (pattern[p] === '*') p++;
+    return p === pattern.length;
+  };
 }
 
 /** Points by name or glob, each once, in the order asked; names that are none come back with near matches. */
@@ -31,9 +48,11 @@ export function findPoints(plant: Plant, names: readonly string[]): Found {
       points.add(exact);
       continue;
     }
-    const matches = isGlob(name) ? [...plant.visible()].filter(point => globMatcher(name)(point.name)) : [];
+    const isMatch = globMatcher(name);
+    const matches = isGlob(name) ? [...plant.visible()].filter(point => isMatch(point.name)) : [];
     for (const point of matches) points.add(point);
-    if (matches.length === 0) unknown.push({ name: escapeControls(name), suggestions: suggestionsFor(plant, name) });
+    if (matches.length === 0)
+      unknown.push({ name: escapeControls(name), suggestions: unknown.length < MAX_SUGGESTED ? suggestionsFor(plant, name) : [] });
   }
   return { points: [...points], unknown };
 }

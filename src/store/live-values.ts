@@ -125,6 +125,8 @@ function isNews({ sample, told }: State): boolean {
   const { deadband, range } = sample.point;
   const least =
     'absolute' in deadband ? deadband.absolute : (deadband.percent / 100) * (range === undefined ? Math.abs(before) : range[1] - range[0]);
+  // Counters beyond 2^53 differ although their doubles do not.
+  if (least === 0) return true;
   // 20.3 - 20.1 is a hair less than 0.2: float noise decides nothing.
   return Math.abs(now - before) > least * (1 + 1e-9);
 }

@@ -104,6 +104,12 @@ describe('connections', () => {
     expect(two('{ type: modbus-tcp, host: plc }', '{ type: modbus-udp, host: plc }')).toBe(0);
   });
 
+  test('a device without points, and without the template of a known one', () => {
+    expect(problemsOf(`${HEAD}devices: { d: { connection: plc } }\n`)).toMatchObject([
+      { line: 3, message: expect.stringContaining('points is missing, or `use`') },
+    ]);
+  });
+
   test('a device without a connection of that name', () => {
     const problems = problemsOf(`${HEAD}devices: { d: { connection: plcc, points: {} } }\n`);
     expect(problems).toMatchObject([{ line: 3, message: 'no connection plcc, did you mean plc?' }]);

@@ -46,6 +46,12 @@ test('a change within the deadband of what was last told is not told, however it
   expect(told).toEqual([20, 20.6]);
 });
 
+test('a counter beyond 2^53 that counts by one has changed', () => {
+  const { told, update } = setUp(point('p'));
+  for (const value of [2n ** 60n, 2n ** 60n + 1n, 2n ** 60n + 1n]) update(good(value));
+  expect(told).toEqual([2n ** 60n, 2n ** 60n + 1n]);
+});
+
 test('a share is taken of the range, and without a range of the value last told', () => {
   const ranged = setUp(point('p', { deadband: { percent: 2 }, range: [0, 100] }));
   for (const value of [50, 52, 52.1]) ranged.update(good(value));

@@ -308,7 +308,11 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 function asTransport(error: Error, { peer }: ClientOptions): Error {
-  if (error instanceof TransportError || error instanceof ProtocolError) return error;
+  if (error instanceof ProtocolError) return error;
+  if (error instanceof TransportError) {
+    const isNamed = error.kind !== 'no_connection' || error.message.includes(peer);
+    return isNamed ? error : new TransportError(error.kind, `${peer}: ${error.message}`, error.sent);
+  }
   const code = (error as NodeJS.ErrnoException).code ?? '';
   return new TransportError('no_connection', `${peer}: ${REASONS[code] ?? (code || error.message)}`);
 }
