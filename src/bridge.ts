@@ -7,6 +7,7 @@ import { Control } from './control/control.ts';
 import { Field } from './control/field.ts';
 import type { Driver, DriverContext } from './drivers/driver.ts';
 import { ModbusDriver } from './drivers/modbus/driver.ts';
+import { MqttDriver } from './drivers/mqtt/driver.ts';
 import { HttpListener } from './http/listener.ts';
 import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
@@ -24,6 +25,7 @@ const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> 
   'modbus-udp': ModbusDriver,
   'modbus-rtu': ModbusDriver,
   'modbus-rtu-over-tcp': ModbusDriver,
+  mqtt: MqttDriver,
 };
 
 export interface BridgeOptions {

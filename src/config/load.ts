@@ -6,6 +6,7 @@ import { type Device, Plant } from '../model/plant.ts';
 import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
 import type { Role } from '../model/role.ts';
 import type { Config } from './config.ts';
+import { reportForeignKeys } from './foreign.ts';
 import { configSchema } from './schema.ts';
 import { resolveSecrets } from './secrets.ts';
 import { Sources, showPath } from './source.ts';
@@ -165,6 +166,8 @@ function compileDevices(
     const type = String(mapOf(connections[connection]).type);
     // A device whose connection is mistaken is still looked at, by the protocol that its points speak.
     const protocol = protocols.find(one => type in one.connections) ?? protocols[0];
+    const isKnown = protocols.some(one => type in one.connections);
+    if (isKnown && protocol !== undefined) reportForeignKeys(device, path, type, protocol, protocols, report);
     const points =
       protocol?.compile({
         name,

@@ -146,7 +146,6 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       poll_interval: duration('How often its points are read', '1s'),
       stale_after: duration('Age from which a value is doubted; default: three times the poll interval'),
       points: { type: 'object', propertyNames: NAME, additionalProperties: { $ref: '#/$defs/point' }, description: 'Its points by name' },
-      availability: later('A topic that tells whether the device is there'),
       use: object(
         {
           template: { type: 'string', minLength: 1, description: 'Name of a map that comes with the bridge, or a .yaml file of your own' },
@@ -167,9 +166,8 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
     required: ['type'],
     properties: {
       type: {
-        enum: [...types, 'mqtt'],
+        enum: types,
         description: 'The protocol',
-        notSupportedYet: ['mqtt'],
       },
     },
     allOf: types.map(type => {

@@ -10,8 +10,7 @@ const LIMITS = { maxAstNodes: 500, maxDepth: 40, maxListElements: 100, maxMapEnt
 const MAX_LENGTH = 2000;
 
 /** CEL knows no arithmetic between 2 and 2.5; an engineer does. */
-function newEnvironment(): Environment {
-  const environment = new Environment({ unlistedVariablesAreDyn: true, limits: LIMITS });
+export function withMixedNumbers(environment: Environment): Environment {
   const operators: readonly (readonly [string, (a: number, b: number) => number])[] = [
     ['+', (a, b) => a + b],
     ['-', (a, b) => a - b],
@@ -49,7 +48,7 @@ export class Expression {
   /** @throws ExpressionError in words, with the place in the expression */
   static compile(text: string, plant: Plant, wanted: 'bool' | 'any' = 'any'): Expression {
     if (text.length > MAX_LENGTH) throw new ExpressionError(`the expression is longer than ${MAX_LENGTH} characters`);
-    const environment = newEnvironment();
+    const environment = withMixedNumbers(new Environment({ unlistedVariablesAreDyn: true, limits: LIMITS }));
     let parsed: ReturnType<Environment['parse']>;
     try {
       parsed = environment.parse(text);
@@ -105,7 +104,7 @@ const CEL_TYPES: Readonly<Record<Point['value']['kind'], string>> = {
 
 /** Types the expression against its points, so that a comparison that can never work is refused at once. */
 function checkIsCondition(text: string, points: readonly Point[]): void {
-  const environment = newEnvironment();
+  const environment = withMixedNumbers(new Environment({ unlistedVariablesAreDyn: true, limits: LIMITS }));
   const devices = new Map<string, Record<string, string>>();
   for (const point of points) devices.set(point.device, { ...devices.get(point.device), [point.id]: CEL_TYPES[point.value.kind] });
   for (const [name, schema] of devices) environment.registerVariable({ name, schema });
@@ -147,7 +146,7 @@ function references(node: ASTNode): Set<string> {
 }
 
 /** The evaluator's own words without its drawing of the place. */
-function summary(error: unknown): string {
+export function summary(error: unknown): string {
   const text = error instanceof Error ? ((error as Error & { summary?: string }).summary ?? error.message) : String(error);
   return text.split('\n')[0] ?? text;
 }

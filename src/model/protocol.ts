@@ -25,6 +25,8 @@ export interface Protocol {
   endpoint(connection: RawMap): string;
   readonly deviceProperties: Readonly<Record<string, JsonSchema>>;
   readonly pointProperties: Readonly<Record<string, JsonSchema>>;
+  /** Keys of other protocols' points that this one's take as well. */
+  readonly sharedProperties?: readonly string[];
   /** Keys of which a point has exactly one. */
   readonly pointSources: readonly string[];
   readonly writeProperties: Readonly<Record<string, JsonSchema>>;

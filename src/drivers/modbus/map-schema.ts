@@ -154,10 +154,6 @@ export const POINT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
   },
   enum: labels('Labels by raw value', '^-?\\d+$'),
   flags: labels('Labels by bit, 0 the lowest', '^([0-9]|[1-5][0-9]|6[0-3])$'),
-  topic: later('An MQTT topic'),
-  value: later('A calculated value'),
-  on: later('The payload of true'),
-  off: later('The payload of false'),
   timestamp: later('The time of the source'),
 };
 
@@ -167,8 +163,5 @@ export const WRITE_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
     default: 'auto',
     description: 'FC05/06 or FC15/16; auto tries the single one and remembers what the device takes',
   },
-  topic: later('An MQTT topic'),
-  qos: later('MQTT quality of service'),
-  retain: later('MQTT retain'),
   payload: later('An expression for the payload'),
 };
