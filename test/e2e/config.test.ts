@@ -82,6 +82,21 @@ describe('the rest of a map', () => {
   test.each(named('rest'))('%s', (_, one) => expectProblem(one, problemsOf(`${REST}${one.yaml}\n`)));
 });
 
+describe('points behind a broker', () => {
+  test.each([
+    ['{ topic: t, write: { topic: s, min: 5, max: 1 } }', 'min 5 is above max 1'],
+    ['{ topic: t, write: { min: 5 } }', 'needs the topic that it is published to'],
+    ['{ topic: t, write: { topic: a/+ } }', 'without + and #'],
+    ['{ topic: a+b }', '+ and # stand for whole levels'],
+    ['{ topic: t, on: x }', 'on and off are payloads of a bool'],
+    ['{ topic: t, value: payload. }', 'Expected IDENTIFIER, got EOF'],
+    ['{ topic: t, bit: 3 }', 'bit does not go with a connection of type mqtt'],
+  ])('%s', (yaml, message) => {
+    const map = `connections: { b: { type: mqtt, url: 'mqtt://a' } }\ndevices: { d: { connection: b, points: { p: ${yaml} } } }\n`;
+    expect(problemsOf(map).map(problem => problem.message)).toContainEqual(expect.stringContaining(message));
+  });
+});
+
 describe('connections', () => {
   test.each(named('connections'))('%s', (_, one) =>
     expectProblem(one, problemsOf(`bridge: { name: test }\nconnections:\n  plc: ${one.yaml}\ndevices: {}\n`)),

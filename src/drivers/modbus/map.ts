@@ -1,7 +1,7 @@
 import { parseDuration } from '../../model/duration.ts';
-import type { Deadband, Point, ValueKind, WriteRule } from '../../model/point.ts';
+import { deadbandOf, writeRule } from '../../model/map-values.ts';
+import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
-import type { Role } from '../../model/role.ts';
 import type { Value } from '../../model/value.ts';
 import { type Address, isBitTable, parseModicon, parseRange, type Range, TABLE_NAMES, TABLES } from './address.ts';
 import { Codec, invalidPatterns } from './codec.ts';
@@ -215,10 +215,6 @@ function labelMap<K>(raw: unknown, key: (text: string) => K): ReadonlyMap<K, str
   return raw === undefined ? undefined : new Map(Object.entries(raw as Record<string, string>).map(([code, label]) => [key(code), label]));
 }
 
-function deadbandOf(raw: unknown): Deadband {
-  return typeof raw === 'string' ? { percent: Number(raw.slice(0, -1)) } : { absolute: Number(raw ?? 0) };
-}
-
 /** A point that is read more slowly than its device is not stale the sooner for it. */
 function staleAfter(point: RawMap, device: RawMap, pollInterval: number): number {
   const own = parseDuration(point.stale_after);
@@ -251,18 +247,6 @@ function kindOf(
     case 'bcd':
       return { kind: 'number', integer: whole };
   }
-}
-
-function writeRule(raw: RawMap): WriteRule {
-  const verify = raw.verify === 'off' ? undefined : (parseDuration(raw.verify ?? '2s') ?? 2000);
-  return {
-    ...(raw.min !== undefined && { min: Number(raw.min) }),
-    ...(raw.max !== undefined && { max: Number(raw.max) }),
-    ...(raw.max_step !== undefined && { maxStep: Number(raw.max_step) }),
-    role: (raw.role ?? 'operator') as Role,
-    minInterval: parseDuration(raw.min_interval ?? '0ms') ?? 0,
-    ...(verify !== undefined && { verify }),
-  };
 }
 
 function checkWrite(

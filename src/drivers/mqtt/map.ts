@@ -3,9 +3,9 @@ import { PayloadExpression } from '../../expression/payload.ts';
 import { Linear } from '../../model/decimal.ts';
 import { parseDuration } from '../../model/duration.ts';
 import type { JsonSchema } from '../../model/json-schema.ts';
-import type { Deadband, Point, ValueKind, WriteRule } from '../../model/point.ts';
+import { deadbandOf, writeRule } from '../../model/map-values.ts';
+import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
-import type { Role } from '../../model/role.ts';
 import type { Value } from '../../model/value.ts';
 import { decodePayload, encodePayload } from './codec.ts';
 import { CONNECTIONS, DEVICE_PROPERTIES, POINT_PROPERTIES, WRITE_PROPERTIES } from './map-schema.ts';
@@ -63,8 +63,10 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap): MqttPoint | 
     report('a write is published to one topic, without + and #', 'write', 'topic');
   for (const key of ['min', 'max', 'max_step'])
     if (write?.[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
+  const rule = write === undefined ? undefined : writeRule(write);
+  if (rule?.min !== undefined && rule.max !== undefined && rule.min > rule.max)
+    report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
   if (!sound) return undefined;
-  const rule = write === undefined ? undefined : ruleOf(write);
   const partial = {
     name: `${input.name}.${id}`,
     device: input.name,
@@ -124,26 +126,10 @@ function isFilter(topic: string): boolean {
   return levels.every((level, i) => level === '+' || (level === '#' && i === levels.length - 1) || !/[+#]/.test(level));
 }
 
-function deadbandOf(raw: unknown): Deadband {
-  return typeof raw === 'string' ? { percent: Number(raw.slice(0, -1)) } : { absolute: Number(raw ?? 0) };
-}
-
 function kindOf(type: MqttType, codes: ReadonlyMap<number, string> | undefined, whole: boolean): ValueKind {
   if (codes !== undefined) return { kind: 'enum', labels: [...codes.values()] };
   if (type === 'bool') return { kind: 'bool' };
   return type === 'string' ? { kind: 'text' } : { kind: 'number', integer: wholeLimits(type) !== undefined && whole };
-}
-
-function ruleOf(raw: RawMap): WriteRule {
-  const verify = raw.verify === 'off' ? undefined : (parseDuration(raw.verify ?? '2s') ?? 2000);
-  return {
-    ...(raw.min !== undefined && { min: Number(raw.min) }),
-    ...(raw.max !== undefined && { max: Number(raw.max) }),
-    ...(raw.max_step !== undefined && { maxStep: Number(raw.max_step) }),
-    role: (raw.role ?? 'operator') as Role,
-    minInterval: parseDuration(raw.min_interval ?? '0ms') ?? 0,
-    ...(verify !== undefined && { verify }),
-  };
 }
 
 function writeSchemaOf(value: ValueKind, type: MqttType, rule: WriteRule): JsonSchema {
