@@ -20,8 +20,9 @@ const program = new Command('fieldbridge')
 const POINTS = 'names such as boiler.pressure, or globs such as boiler.*';
 const MORE = ['-c, --config <files...>', 'more files, merged after it'] as const;
 
-// Each command loads what it needs and no more: checking a map takes a fraction of what serving it takes.
 const CONFIG = 'the map: a YAML file, or several that are merged in the order given';
+
+// Each command loads what it needs and no more: checking a map takes a fraction of what serving it takes.
 
 program
   .command('run')

@@ -1,10 +1,10 @@
 import { parseDuration } from './duration.ts';
-import type { Deadband, WriteRule } from './point.ts';
-import type { RawMap } from './protocol.ts';
+import type { Deadband, Point, ValueKind, WriteRule } from './point.ts';
+import type { DeviceInput, RawMap } from './protocol.ts';
 import type { Role } from './role.ts';
 
 /** A point's deadband: a number in engineering units, or a share such as `2%`. */
-export function deadbandOf(raw: unknown): Deadband {
+function deadbandOf(raw: unknown): Deadband {
   return typeof raw === 'string' ? { percent: Number(raw.slice(0, -1)) } : { absolute: Number(raw ?? 0) };
 }
 
@@ -19,4 +19,40 @@ export function writeRule(raw: RawMap): WriteRule {
     minInterval: parseDuration(raw.min_interval ?? '0ms') ?? 0,
     ...(verify !== undefined && { verify }),
   };
+}
+
+/** What every point has, whatever protocol it comes by. */
+export function commonOf(
+  device: DeviceInput,
+  id: string,
+  raw: RawMap,
+): Pick<Point, 'name' | 'device' | 'id' | 'uri' | 'description' | 'unit' | 'range' | 'deadband' | 'hidden'> {
+  return {
+    name: `${device.name}.${id}`,
+    device: device.name,
+    id,
+    uri: `plant://${device.name}/${id}`,
+    ...(raw.description !== undefined && { description: String(raw.description) }),
+    ...(raw.unit !== undefined && { unit: String(raw.unit) }),
+    ...(raw.range !== undefined && { range: raw.range as readonly [number, number] }),
+    deadband: deadbandOf(raw.deadband),
+    hidden: raw.hidden === true,
+  };
+}
+
+type Report = (message: string, ...keys: string[]) => void;
+
+/** Scales and ranges that make no sense on any point. */
+export function checkNumbers(raw: RawMap, report: Report): void {
+  if (raw.scale === 0) report('a scale of 0 leaves nothing of the value', 'scale');
+  const range = raw.range as readonly [number, number] | undefined;
+  if (range !== undefined && range[0] >= range[1]) report(`expected the lowest value first; got [${range[0]}, ${range[1]}]`, 'range');
+}
+
+/** Limits of a write that make no sense on any point. */
+export function checkWriteLimits(write: RawMap, rule: WriteRule, value: ValueKind, report: Report): void {
+  for (const key of ['min', 'max', 'max_step'])
+    if (write[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
+  if (rule.min !== undefined && rule.max !== undefined && rule.min > rule.max)
+    report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
 }

@@ -1,10 +1,10 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PublicSample } from '../../src/model/sample.ts';
 import { readSamples, TestBridge, temporaryFolder, until, writePoint } from '../support/bridge.ts';
+import { freePort } from '../support/free-port.ts';
 import { needsPython, needsSystem } from '../support/system.ts';
 
 /** Debian's Python has the packages; another one on the path may not. */
@@ -21,14 +21,6 @@ const POINTS = {
   bit: { holding: 30, type: 'bool', bit: 8, write: {} },
   missing: { holding: 500 },
 };
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise(resolve => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 /** Starts a program and waits until it says so; it does not outlive the test. */
 async function start(program: string, args: readonly string[], says: RegExp): Promise<ChildProcess> {

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt, { type MqttClient } from 'mqtt';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder, until } from './bridge.ts';
+import { freePort } from './free-port.ts';
 
 /** A broker of Eclipse Mosquitto on any free port, that can be killed and started again. */
 export class Mosquitto {
@@ -60,12 +60,4 @@ export class Mosquitto {
     onTestFinished(() => void client.end(true));
     return client;
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise(resolve => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }

@@ -1,5 +1,5 @@
 import { parseDuration } from '../../model/duration.ts';
-import { deadbandOf, writeRule } from '../../model/map-values.ts';
+import { checkNumbers, checkWriteLimits, commonOf, writeRule } from '../../model/map-values.ts';
 import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
 import type { Value } from '../../model/value.ts';
@@ -109,13 +109,12 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
   for (const key of ['enum', 'flags'] as const)
     if (raw[key] !== undefined && data.family !== 'integer') report(`${key} needs a whole-number type, not ${type}`, key);
   if (raw.enum !== undefined && raw.flags !== undefined) report('a point has enum or flags, not both', 'flags');
-  if (raw.scale === 0) report('a scale of 0 leaves nothing of the value', 'scale');
+  checkNumbers(raw, report);
   if (raw.scale_from !== undefined && (raw.scale !== undefined || raw.offset !== undefined))
     report('the scale comes from scale_from; scale and offset do not go with it', 'scale_from');
   if (raw.invalid !== undefined && (data.family === 'bool' || text))
     report(`invalid raw values go with numbers and times, not with ${type}`, 'invalid');
   const range = raw.range as readonly [number, number] | undefined;
-  if (range !== undefined && range[0] >= range[1]) report(`expected the lowest value first; got [${range[0]}, ${range[1]}]`, 'range');
 
   const bitsWide = type.endsWith('int8') ? 8 : registers * 16;
   const codes = labelMap(raw.enum, code => BigInt(code));
@@ -135,7 +134,6 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
     input.warn([...path, 'order'], 'CDAB swaps words, and this point has only one');
   const order = explicitOrder ?? (registers > 1 ? frame.order : 'ABCD');
 
-  const deadband = deadbandOf(raw.deadband);
   const pollInterval = parseDuration(raw.poll_interval ?? input.raw.poll_interval ?? '1s') ?? 1000;
   if (pollInterval < 10) report('a poll interval is at least 10ms', 'poll_interval');
   const codec = new Codec({
@@ -169,21 +167,13 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
   if (!sound) return undefined;
 
   return {
-    name: `${input.name}.${id}`,
-    device: input.name,
-    id,
-    uri: `plant://${input.name}/${id}`,
-    ...(raw.description !== undefined && { description: String(raw.description) }),
-    ...(raw.unit !== undefined && { unit: String(raw.unit) }),
+    ...commonOf(input, id, raw),
     type,
     value,
     ...(rule !== undefined && { write: rule, writeSchema: writeSchemaOf(value, codec, rule) }),
     ...(rule !== undefined && raw.scale_from === undefined && { canonical: (candidate: Value) => codec.canonical(candidate) }),
-    ...(range !== undefined && { range }),
-    deadband,
     pollInterval,
     staleAfter: staleAfter(raw, input.raw, pollInterval),
-    hidden: raw.hidden === true,
     table: place.table,
     address: place.address,
     registers: bits ? 1 : registers,
@@ -262,11 +252,7 @@ function checkWrite(
   if (place.table === 'input' || place.table === 'discrete') {
     report(`${place.table === 'input' ? 'an input register' : 'a discrete input'} can not be written`, 'write');
   }
-  for (const key of ['min', 'max', 'max_step'] as const) {
-    if (write[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
-  }
-  if (rule.min !== undefined && rule.max !== undefined && rule.min > rule.max)
-    report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
+  checkWriteLimits(write, rule, value, report);
   if (write.function === 'single' && registers > 1)
     report(
       `a value of ${registers} registers is written by one request, which the single-register function can not do`,

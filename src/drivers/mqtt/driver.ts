@@ -24,7 +24,11 @@ interface MqttDevice {
   messages: number;
 }
 
-type Wanted = { readonly kind: 'point'; readonly point: MqttPoint } | { readonly kind: 'availability'; readonly device: MqttDevice };
+/** Who hears a topic: a point of a device, or, without one, the device's availability. */
+interface Wanted {
+  readonly device: MqttDevice;
+  readonly point?: MqttPoint;
+}
 
 /** A session with a broker: messages become samples, writes become messages. */
 export class MqttDriver implements Driver {
@@ -67,8 +71,8 @@ export class MqttDriver implements Driver {
       };
     });
     for (const device of this.devices) {
-      for (const point of device.points) this.topics.add(point.topic, { kind: 'point', point });
-      if (device.availability !== undefined) this.topics.add(device.availability.topic, { kind: 'availability', device });
+      for (const point of device.points) this.topics.add(point.topic, { device, point });
+      if (device.availability !== undefined) this.topics.add(device.availability.topic, { device });
     }
   }
 
@@ -146,8 +150,10 @@ export class MqttDriver implements Driver {
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new NoReply(`the broker did not acknowledge within ${this.timeout} ms`, wire)), this.timeout);
     });
+    let onLost = (): void => undefined;
     const lost = new Promise<never>((_, reject) => {
-      client.once('close', () => reject(new NoReply('the connection to the broker was lost', wire)));
+      onLost = () => reject(new NoReply('the connection to the broker was lost', wire));
+      client.once('close', onLost);
     });
     try {
       await Promise.race([client.publishAsync(topic, payload, { qos, retain }), late, lost]);
@@ -155,7 +161,7 @@ export class MqttDriver implements Driver {
       throw error instanceof NoReply ? error : new NoReply(error instanceof Error ? error.message : String(error), wire);
     } finally {
       clearTimeout(timer);
-      lost.catch(() => undefined);
+      client.off('close', onLost);
     }
   }
 
@@ -239,20 +245,15 @@ export class MqttDriver implements Driver {
     const isTooLarge = payload.length > this.payloadLimit;
     if (isTooLarge) this.dropped++;
     const samples: Sample[] = [];
-    for (const wanted of this.topics.find(topic)) {
-      if (wanted.kind === 'availability') samples.push(...this.onAvailability(wanted.device, payload.toString()));
+    for (const { device, point } of this.topics.find(topic)) {
+      if (point === undefined) samples.push(...this.onAvailability(device, payload.toString()));
       else {
-        const reading = isTooLarge ? bad('decode_error') : decodePayload(wanted.point, topic, payload);
-        samples.push(this.sampleOf(wanted.point, isRetained ? ofUnknownAge(wanted.point, reading) : reading));
+        device.messages++;
+        const reading = isTooLarge ? bad('decode_error') : decodePayload(point, topic, payload);
+        samples.push(sampleOf(point, device.offline ? bad('offline') : isRetained ? ofUnknownAge(point, reading) : reading));
       }
     }
     this.accept(samples);
-  }
-
-  private sampleOf(point: MqttPoint, reading: Reading): Sample {
-    const device = this.devices.find(one => one.name === point.device);
-    if (device !== undefined) device.messages++;
-    return sampleOf(point, device?.offline === true ? bad('offline') : reading);
   }
 
   private onAvailability(device: MqttDevice, payload: string): Sample[] {

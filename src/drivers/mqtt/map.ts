@@ -3,7 +3,7 @@ import { PayloadExpression } from '../../expression/payload.ts';
 import { Linear } from '../../model/decimal.ts';
 import { parseDuration } from '../../model/duration.ts';
 import type { JsonSchema } from '../../model/json-schema.ts';
-import { deadbandOf, writeRule } from '../../model/map-values.ts';
+import { checkNumbers, checkWriteLimits, commonOf, writeRule } from '../../model/map-values.ts';
 import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
 import type { Value } from '../../model/value.ts';
@@ -47,9 +47,7 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap): MqttPoint | 
   const numeric = type !== 'bool' && type !== 'string' && raw.enum === undefined;
   for (const key of ['scale', 'offset', 'range', 'deadband'] as const)
     if (raw[key] !== undefined && !numeric) report(`${key} needs a number`, key);
-  if (raw.scale === 0) report('a scale of 0 leaves nothing of the value', 'scale');
-  const range = raw.range as readonly [number, number] | undefined;
-  if (range !== undefined && range[0] >= range[1]) report(`expected the lowest value first; got [${range[0]}, ${range[1]}]`, 'range');
+  checkNumbers(raw, report);
   const expression = compileExpression(raw.value, message => report(message, 'value'));
   const codes =
     raw.enum === undefined
@@ -61,26 +59,15 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap): MqttPoint | 
   if (write !== undefined && typeof write.topic !== 'string') report('a write needs the topic that it is published to', 'write');
   if (typeof write?.topic === 'string' && /[+#]/.test(write.topic))
     report('a write is published to one topic, without + and #', 'write', 'topic');
-  for (const key of ['min', 'max', 'max_step'])
-    if (write?.[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
   const rule = write === undefined ? undefined : writeRule(write);
-  if (rule?.min !== undefined && rule.max !== undefined && rule.min > rule.max)
-    report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
+  if (write !== undefined && rule !== undefined) checkWriteLimits(write, rule, value, report);
   if (!sound) return undefined;
   const partial = {
-    name: `${input.name}.${id}`,
-    device: input.name,
-    id,
-    uri: `plant://${input.name}/${id}`,
-    ...(raw.description !== undefined && { description: String(raw.description) }),
-    ...(raw.unit !== undefined && { unit: String(raw.unit) }),
+    ...commonOf(input, id, raw),
     type,
     value,
-    ...(range !== undefined && { range }),
-    deadband: deadbandOf(raw.deadband),
     pollInterval: parseDuration(raw.poll_interval ?? input.raw.poll_interval ?? '1s') ?? 1000,
     staleAfter: parseDuration(raw.stale_after ?? input.raw.stale_after) ?? Number.POSITIVE_INFINITY,
-    hidden: raw.hidden === true,
     topic: raw.topic,
     expression,
     on: raw.on as string | undefined,

@@ -17,7 +17,9 @@ export class TopicIndex<T> {
 
   add(filter: string, item: T): void {
     const map = /[+#]/.test(filter) ? this.filters : this.plain;
-    map.set(filter, [...(map.get(filter) ?? []), item]);
+    const items = map.get(filter);
+    if (items === undefined) map.set(filter, [item]);
+    else items.push(item);
   }
 
   /** Every filter once, for subscribing. */
