@@ -1,3 +1,5 @@
+import { integerLimits } from '../../model/integer.ts';
+
 /**
  * The data types of a register map: how a value's bytes, already put into big-endian order, become a raw value and
  * back. A new type is one entry here.
@@ -19,13 +21,10 @@ export interface DataType {
 
 function integer(bits: 8 | 16 | 32 | 64, signed: boolean): DataType {
   const size = bits / 8;
-  const limits: readonly [bigint, bigint] = signed
-    ? [-(1n << BigInt(bits - 1)), (1n << BigInt(bits - 1)) - 1n]
-    : [0n, (1n << BigInt(bits)) - 1n];
   return {
     registers: Math.max(1, bits / 16),
     family: 'integer',
-    limits,
+    limits: integerLimits(bits, signed),
     decode: bytes => {
       if (bits === 64) return signed ? bytes.readBigInt64BE(0) : bytes.readBigUInt64BE(0);
       return signed ? bytes.readIntBE(0, size) : bytes.readUIntBE(0, size);

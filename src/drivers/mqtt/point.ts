@@ -1,5 +1,6 @@
 import type { PayloadExpression } from '../../expression/payload.ts';
 import type { Linear } from '../../model/decimal.ts';
+import { integerLimits } from '../../model/integer.ts';
 import type { Point } from '../../model/point.ts';
 
 /** A point whose value comes with messages of a topic. */
@@ -33,7 +34,5 @@ export type MqttType = (typeof MQTT_TYPES)[number];
 /** Lowest and highest whole number of a type; undefined for what is none. */
 export function wholeLimits(type: string): readonly [bigint, bigint] | undefined {
   const match = /^(u?)int(\d+)$/.exec(type);
-  if (match === null) return undefined;
-  const bits = BigInt(match[2] ?? '0');
-  return match[1] === 'u' ? [0n, (1n << bits) - 1n] : [-(1n << (bits - 1n)), (1n << (bits - 1n)) - 1n];
+  return match === null ? undefined : integerLimits(Number(match[2]), match[1] === '');
 }
