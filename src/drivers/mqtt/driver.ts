@@ -187,18 +187,19 @@ export class MqttDriver implements Driver {
     };
     const client = connect(String(raw.url), options);
     this.client = client;
+    let reason = 'the broker closed the connection';
     client.on('connect', () => this.onConnected(client));
     client.on('message', (topic, payload, packet) => this.onMessage(topic, payload, packet.retain));
     client.on('error', error => {
-      this.lastError = escapeControls(
+      reason = escapeControls(
         error.message === '' ? String((error as NodeJS.ErrnoException).code ?? 'the connection failed') : error.message,
       );
     });
     client.on('disconnect', packet => {
       // MQTT 5.0, 4.13: 0x8e says that another client has taken the session over.
-      if (packet.reasonCode === 0x8e) this.lastError = `another client uses the client id ${String(options.clientId)}; give each its own`;
+      if (packet.reasonCode === 0x8e) reason = `another client uses the client id ${String(options.clientId)}; give each its own`;
     });
-    client.on('close', () => this.onClosed(client));
+    client.on('close', () => this.onClosed(client, reason));
   }
 
   private onConnected(client: MqttClient): void {
@@ -219,7 +220,7 @@ export class MqttDriver implements Driver {
     );
   }
 
-  private onClosed(client: MqttClient): void {
+  private onClosed(client: MqttClient, reason: string): void {
     if (client !== this.client || this.stopped) return;
     client.removeAllListeners();
     client.on('error', () => undefined);
@@ -229,14 +230,14 @@ export class MqttDriver implements Driver {
     if (lasted) this.attempt = 0;
     const isNews = this.state !== 'disconnected';
     this.enter('disconnected');
-    this.lastError ??= 'the broker closed the connection';
+    this.lastError = reason;
     const reading = bad('no_connection');
     this.accept(this.devices.flatMap(device => device.points.map(point => sampleOf(point, reading))));
     const reconnect = (this.raw.reconnect ?? {}) as RawMap;
     const [initial, max] = [parseDuration(reconnect.initial) ?? 1000, parseDuration(reconnect.max) ?? 30_000];
     const pause = Math.min(max, initial * 2 ** this.attempt) * (0.75 + Math.random() * 0.25);
     this.attempt++;
-    if (isNews) this.context.log.warn({ retry_ms: Math.round(pause) }, `connection lost: ${this.lastError}`);
+    if (isNews) this.context.log.warn({ retry_ms: Math.round(pause) }, `connection lost: ${reason}`);
     this.retryTimer = setTimeout(() => this.open(), pause);
   }
 
