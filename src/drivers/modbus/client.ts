@@ -93,7 +93,7 @@ export class ModbusClient {
     await new Promise<void>((resolve, reject) => {
       client.modbus.open((error?: Error | null) => (error ? reject(asTransport(error, options)) : resolve()));
     });
-    client.port.on('down', onDown);
+    client.port.on('down', error => onDown(asTransport(error, options)));
     return client;
   }
 
