@@ -56,7 +56,13 @@ export class Bridge {
       const devices = config.devices.filter(device => device.connection === connection.name);
       const Kind = DRIVERS[connection.type];
       if (Kind === undefined || devices.length === 0) return [];
-      return [[connection.name, new Kind({ connection, devices, log: log.child({ connection: connection.name }) })] as const];
+      const context = {
+        connection,
+        devices,
+        log: log.child({ connection: connection.name }),
+        learn: (device: string, points: readonly Point[]) => this.learn(device, points),
+      };
+      return [[connection.name, new Kind(context)] as const];
     });
     this.drivers = drivers.map(([, driver]) => driver);
     const field = new Field(config.plant, this.live, new Map(drivers));
@@ -112,6 +118,12 @@ export class Bridge {
   /** One write through the gates. */
   write(point: Point, value: unknown, request: Omit<WriteRequest, 'point' | 'value'>): Promise<WriteOutcome> {
     return this.control.submit({ ...request, point, value }, new AbortController().signal);
+  }
+
+  private learn(device: string, points: readonly Point[]): void {
+    this.config.plant.learn(device, points);
+    for (const point of points) this.live.add(point);
+    this.subscriptions.listChanged();
   }
 
   onChange(listener: (sample: Sample) => void): void {

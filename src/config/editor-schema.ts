@@ -30,7 +30,7 @@ function translate(value: unknown, isProperty = false): unknown {
   if (node.notSupportedYet === true) return { description: `${String(node.description)} (not supported yet)`, not: {} };
   const result: Plain = {};
   for (const [key, item] of Object.entries(node)) {
-    if (key === 'expected' || key === 'fileContent' || key === 'notSupportedYet' || key === 'exactlyOne') continue;
+    if (key === 'expected' || key === 'fileContent' || key === 'notSupportedYet' || key === 'exactlyOne' || key === 'orInWrite') continue;
     if (key === 'properties')
       result[key] = Object.fromEntries(Object.entries(item as Plain).map(([name, one]) => [name, translate(one, true)]));
     else result[key] = translate(item);
@@ -38,7 +38,15 @@ function translate(value: unknown, isProperty = false): unknown {
   const reserved = Array.isArray(node.notSupportedYet) ? (node.notSupportedYet as string[]) : [];
   if (reserved.length > 0 && Array.isArray(node.enum)) result.enum = node.enum.filter(one => !reserved.includes(String(one)));
   if (typeof node.expected === 'string') result.description = [node.description, `Expected: ${node.expected}`].filter(Boolean).join('. ');
-  if (Array.isArray(node.exactlyOne)) result.oneOf = node.exactlyOne.map(key => ({ required: [key] }));
+  if (Array.isArray(node.exactlyOne)) {
+    const one = node.exactlyOne.map(key => ({ required: [key] }));
+    const inWrite = (node.orInWrite as string[] | undefined)?.map(key => ({
+      required: ['write'],
+      properties: { write: { type: 'object', required: [key], description: 'What is published to change it' } },
+      not: { anyOf: one },
+    }));
+    result.oneOf = [...one, ...(inWrite ?? [])];
+  }
   if (!isProperty || node.type !== 'string') return result;
   const { description, default: byDefault, ...rest } = result;
   return {

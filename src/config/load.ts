@@ -158,7 +158,9 @@ function compileDevices(
     const device = mapOf(entry);
     const path: ConfigPath = ['devices', name];
     if (name === 'status') report(path, 'the name status is taken: plant://status is the state of the bridge', 'key');
-    if (mapOf(mapOf(given.devices)[name]).points === undefined)
+    const wire = mapOf(connections[String(device.connection ?? '')]);
+    const isOptional = protocols.some(one => String(wire.type) in one.connections && one.pointsOptional?.(wire, device) === true);
+    if (!isOptional && mapOf(mapOf(given.devices)[name]).points === undefined)
       report([...path, 'points'], 'points is missing, or `use` with the template of a known device', 'key');
     const connection = String(device.connection ?? '');
     if (device.connection !== undefined && !Object.hasOwn(connections, connection))
@@ -172,6 +174,7 @@ function compileDevices(
       protocol?.compile({
         name,
         raw: device,
+        connection: wire,
         path,
         report: (at, message) => report(at, message),
         warn: (at, message) => warn(at, message),

@@ -136,7 +136,10 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       ...merged('pointProperties'),
     },
     [],
-    { exactlyOne: protocols.flatMap(protocol => protocol.pointSources) },
+    {
+      exactlyOne: protocols.flatMap(protocol => protocol.pointSources),
+      orInWrite: protocols.flatMap(protocol => protocol.writeOnlySource ?? []),
+    },
   );
 
   const device: JsonSchema = object(

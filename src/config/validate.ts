@@ -32,8 +32,15 @@ export function validate(schema: JsonSchema, value: unknown, secret: (path: Conf
     keyword: 'exactlyOne',
     schemaType: 'array',
     type: 'object',
-    validate: (keys: string[], data: Plain) => keys.filter(key => key in data).length === 1 || keys.length === 0,
+    validate: (keys: string[], data: Plain, parent?: Plain) => {
+      const present = keys.filter(key => key in data).length;
+      const { write } = data as { write?: unknown };
+      const inWrite = (parent?.orInWrite ?? []) as string[];
+      if (present === 0 && typeof write === 'object' && write !== null && inWrite.some(key => key in write)) return true;
+      return present === 1 || keys.length === 0;
+    },
   });
+  ajv.addKeyword({ keyword: 'orInWrite', schemaType: 'array' });
   const check = ajv.compile(schema);
   if (check(value)) return [];
   const mistakes = (check.errors ?? []).flatMap(error => describe(error, secret));

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { NoReply } from '../drivers/driver.ts';
 import { showDuration } from '../model/duration.ts';
-import { ExceptionResponse, ProtocolError, TransportError } from '../model/errors.ts';
+import { ExceptionResponse, ProtocolError, RefusedByDevice, TransportError } from '../model/errors.ts';
 import type { Point } from '../model/point.ts';
 import { present as presentSample, type Sample } from '../model/sample.ts';
 import { type JsonValue, sameValue, showValue, toJson, type Value } from '../model/value.ts';
@@ -282,7 +282,7 @@ function endingOf(error: unknown): Ending {
   if (error instanceof Refusal) return refused(error);
   if (error instanceof AuditError)
     return { status: 'refused', rule: 'audit', reason: `${error.message}; nothing is written that can not be recorded` };
-  if (error instanceof ExceptionResponse) return { status: 'failed', reason: error.message };
+  if (error instanceof ExceptionResponse || error instanceof RefusedByDevice) return { status: 'failed', reason: error.message };
   if (error instanceof TransportError && error.kind === 'cancelled')
     return { status: 'failed', reason: 'cancelled before anything was sent' };
   if (error instanceof TransportError || error instanceof ProtocolError)
@@ -292,7 +292,8 @@ function endingOf(error: unknown): Ending {
 
 /** A value that went through the device's own representation comes back the same; a scaled one within float noise. */
 function matches(sample: Sample, wanted: Value): boolean {
-  if (sample.quality === 'bad') return false;
+  // What a point was an unknown time ago says nothing of what it is.
+  if (sample.quality === 'bad' || sample.reason === 'stale') return false;
   if (sameValue(sample.value, wanted)) return true;
   const { value } = sample;
   if (typeof value !== 'number' || (typeof wanted !== 'number' && typeof wanted !== 'bigint')) return false;

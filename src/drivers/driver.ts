@@ -20,6 +20,8 @@ export interface ConnectionStatus {
   readonly discarded_replies: number;
   readonly connects: number;
   readonly queued: number;
+  /** Brokers: messages by what became of them. */
+  readonly messages?: Readonly<Record<string, number>>;
 }
 
 export interface DeviceStatus {
@@ -77,6 +79,8 @@ export class NoReply extends Error {
 }
 
 export interface DriverContext {
+  /** Points that a device tells of itself: new ones, or ones of the map with what it left open. */
+  readonly learn: (device: string, points: readonly Point[]) => void;
   readonly connection: ConnectionConfig;
   readonly devices: readonly DeviceEntry[];
   readonly log: Log;

@@ -49,7 +49,7 @@ export class McpHttp {
       onerror,
     });
     this.modern = toNodeHandler(this.handler, { onerror });
-    this.stopListening = subscriptions.add(uri => this.tell(uri));
+    this.stopListening = subscriptions.add({ updated: uri => this.tell(uri), listChanged: () => this.tellList() });
     this.sweeper = setInterval(() => this.expire(), SWEEP);
     this.sweeper.unref();
   }
@@ -128,6 +128,11 @@ export class McpHttp {
     for (const { server, subscribed } of this.sessions.values()) {
       if (subscribed.has(uri)) server.sendResourceUpdated({ uri }).catch(() => undefined);
     }
+  }
+
+  private tellList(): void {
+    this.bus.publish({ kind: 'resources_list_changed' });
+    for (const { server } of this.sessions.values()) server.sendResourceListChanged().catch(() => undefined);
   }
 
   private expire(): void {

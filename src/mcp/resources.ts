@@ -15,16 +15,14 @@ const STATUS_TTL = 1000;
 export class Resources {
   private readonly field: Field;
   private readonly status: () => BridgeStatus;
-  private readonly devices: ReadonlyMap<string, Device>;
 
   constructor(field: Field, status: () => BridgeStatus) {
     this.field = field;
     this.status = status;
-    this.devices = new Map([...field.plant.devices.values()].map(device => [device.uri, device]));
   }
 
   has(uri: string): boolean {
-    return uri === STATUS_URI || this.devices.has(uri) || this.field.plant.byUri.has(uri);
+    return uri === STATUS_URI || this.deviceOf(uri) !== undefined || this.field.plant.byUri.has(uri);
   }
 
   /** @returns undefined for a cursor that is none */
@@ -57,7 +55,7 @@ export class Resources {
   async read(uri: string, signal: AbortSignal): Promise<{ readonly result: ReadResourceResult; readonly ttlMs: number } | undefined> {
     const contents = (value: object): ReadResourceResult => ({ contents: [{ uri, mimeType: MIME, text: JSON.stringify(value) }] });
     if (uri === STATUS_URI) return { result: contents(this.status()), ttlMs: STATUS_TTL };
-    const device = this.devices.get(uri);
+    const device = this.deviceOf(uri);
     const point = this.field.plant.byUri.get(uri);
     const points = device === undefined ? (point === undefined ? [] : [point]) : visible(device);
     await this.field.firstPoll(points, signal);
@@ -66,6 +64,11 @@ export class Resources {
     if (device !== undefined) return { result: contents({ device: device.name, samples }), ttlMs };
     const [sample] = samples;
     return sample === undefined ? undefined : { result: contents(sample), ttlMs };
+  }
+
+  private deviceOf(uri: string): Device | undefined {
+    const device = this.field.plant.devices.get(uri.replace(/^plant:\/\//, ''));
+    return device?.uri === uri ? device : undefined;
   }
 
   private ofDevice(device: Device): Resource {

@@ -104,8 +104,11 @@ export function serveOnStdio(
     ({ era }) => {
       const { server, subscribed } = createServer(parts, era, principal);
       // In the newer era the SDK itself picks what the client listens to.
-      const remove = subscriptions.add(uri => {
-        if (era === 'modern' || subscribed.has(uri)) server.sendResourceUpdated({ uri }).catch(() => undefined);
+      const remove = subscriptions.add({
+        updated: uri => {
+          if (era === 'modern' || subscribed.has(uri)) server.sendResourceUpdated({ uri }).catch(() => undefined);
+        },
+        listChanged: () => void server.sendResourceListChanged().catch(() => undefined),
       });
       removers.push(remove);
       server.onclose = remove;

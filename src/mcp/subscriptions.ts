@@ -2,8 +2,11 @@ import type { Field } from '../control/field.ts';
 import type { Change, LiveValues } from '../store/live-values.ts';
 import { STATUS_URI } from './resources.ts';
 
-/** Somebody who is told which resources changed; it picks those that it cares for. */
-export type Sink = (uri: string) => void;
+/** Somebody who is told which resources changed, and when there are others; it picks what it cares for. */
+export interface Sink {
+  updated(uri: string): void;
+  listChanged(): void;
+}
 
 /**
  * From changes of values to notifications: what changes within the notify interval is told once, for the point and for
@@ -16,6 +19,7 @@ export class Subscriptions {
   private readonly changed = new Set<string>();
   private readonly stopListening: () => void;
   private timer: NodeJS.Timeout | undefined;
+  private isListNews = false;
 
   constructor(field: Field, live: LiveValues, interval: number) {
     this.field = field;
@@ -26,6 +30,13 @@ export class Subscriptions {
   add(sink: Sink): () => void {
     this.sinks.add(sink);
     return () => this.sinks.delete(sink);
+  }
+
+  /** There are other resources than before; told once for all that come within the interval. */
+  listChanged(): void {
+    if (this.sinks.size === 0) return;
+    this.isListNews = true;
+    this.timer ??= setTimeout(() => this.tell(), this.interval);
   }
 
   stop(): void {
@@ -47,6 +58,11 @@ export class Subscriptions {
     this.timer = undefined;
     const uris = [...this.changed];
     this.changed.clear();
-    for (const sink of this.sinks) for (const uri of uris) sink(uri);
+    const isListNews = this.isListNews;
+    this.isListNews = false;
+    for (const sink of this.sinks) {
+      if (isListNews) sink.listChanged();
+      for (const uri of uris) sink.updated(uri);
+    }
   }
 }

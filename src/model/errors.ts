@@ -68,6 +68,11 @@ export class ExceptionResponse extends Error {
   }
 }
 
+/** The device answered in its own words that it did not do what it was asked. */
+export class RefusedByDevice extends Error {
+  readonly code = 'refused_by_device';
+}
+
 /** Why the operating system said no, in words. */
 export function systemReason(error: unknown): string {
   const code = (error as NodeJS.ErrnoException | undefined)?.code;

@@ -22,17 +22,42 @@ export const GENERAL_TOOLS = ['list_points', 'read_points', 'read_history', 'wai
 
 /** Everything that one configuration names, ready to be looked up. */
 export class Plant {
-  readonly devices: ReadonlyMap<string, Device>;
-  readonly points: ReadonlyMap<string, Point>;
-  readonly byUri: ReadonlyMap<string, Point>;
+  private readonly deviceMap: Map<string, Device>;
+  private readonly pointMap: Map<string, Point>;
+  private readonly uriMap: Map<string, Point>;
   readonly tools: readonly ToolSpec[];
 
   constructor(devices: readonly Device[], tools: readonly ToolSpec[]) {
     const points = devices.flatMap(device => device.points);
-    this.devices = new Map(devices.map(device => [device.name, device]));
-    this.points = new Map(points.map(point => [point.name, point]));
-    this.byUri = new Map(points.map(point => [point.uri, point]));
+    this.deviceMap = new Map(devices.map(device => [device.name, device]));
+    this.pointMap = new Map(points.map(point => [point.name, point]));
+    this.uriMap = new Map(points.map(point => [point.uri, point]));
     this.tools = tools;
+  }
+
+  get devices(): ReadonlyMap<string, Device> {
+    return this.deviceMap;
+  }
+
+  get points(): ReadonlyMap<string, Point> {
+    return this.pointMap;
+  }
+
+  get byUri(): ReadonlyMap<string, Point> {
+    return this.uriMap;
+  }
+
+  /** Points that a device tells of itself: new ones, and ones of the map with what it left open. */
+  learn(name: string, points: readonly Point[]): void {
+    const device = this.deviceMap.get(name);
+    if (device === undefined) return;
+    const all = new Map(device.points.map(point => [point.name, point]));
+    for (const point of points) {
+      all.set(point.name, point);
+      this.pointMap.set(point.name, point);
+      this.uriMap.set(point.uri, point);
+    }
+    this.deviceMap.set(name, { ...device, points: [...all.values()] });
   }
 
   /** Points for lists: everything but the hidden ones, in the order of the map. */

@@ -9,6 +9,8 @@ export type ConfigPath = readonly (string | number)[];
 export interface DeviceInput {
   readonly name: string;
   readonly raw: RawMap;
+  /** The entry of the connection that it is reached by. */
+  readonly connection: RawMap;
   readonly path: ConfigPath;
   report(path: ConfigPath, message: string): void;
   warn(path: ConfigPath, message: string): void;
@@ -29,6 +31,10 @@ export interface Protocol {
   readonly sharedProperties?: readonly string[];
   /** Keys of which a point has exactly one. */
   readonly pointSources: readonly string[];
+  /** Key of `write` that stands for a source where a point can only be written. */
+  readonly writeOnlySource?: string;
+  /** Whether a device may come without points, because it tells them itself. */
+  pointsOptional?(connection: RawMap, device: RawMap): boolean;
   readonly writeProperties: Readonly<Record<string, JsonSchema>>;
   /** Makes the points of a device; mistakes are reported, and the points that have none are returned. */
   compile(device: DeviceInput): readonly Point[];

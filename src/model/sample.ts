@@ -22,7 +22,7 @@ export interface ExceptionInfo {
 }
 
 /**
- * One reading of one point. `at` is the monotonic clock in milliseconds (ages are taken from it alone),
+ * One reading of one point. `at` is the monotonic clock in milliseconds (ages are taken from it, not from the time of day),
  * `wall` the time of day in milliseconds since 1970, which only labels.
  */
 export interface Sample {
@@ -33,6 +33,8 @@ export interface Sample {
   readonly exception?: ExceptionInfo;
   readonly at: number;
   readonly wall: number;
+  /** Where the source itself says when: that moment on the monotonic clock, from which the age is taken. */
+  readonly sourceAt?: number;
   readonly lastGood?: { readonly value: Value; readonly wall: number };
 }
 
@@ -47,6 +49,15 @@ export const bad = (reason: Reason, exception?: ExceptionInfo): Reading =>
 
 export function sampleOf(point: Point, reading: Reading, at = performance.now(), wall = Date.now()): Sample {
   return { point, ...reading, at, wall };
+}
+
+/** Milliseconds since the value was measured or came. */
+const ageOf = (sample: Sample, now: number): number => now - (sample.sourceAt ?? sample.at);
+
+/** The sample, doubted where it has grown too old. */
+export function aged(sample: Sample, now: number): Sample {
+  if (sample.quality !== 'good' || ageOf(sample, now) <= sample.point.staleAfter) return sample;
+  return { ...sample, quality: 'uncertain', reason: 'stale' };
 }
 
 /** A sample as clients see it. */
@@ -71,7 +82,7 @@ export function present(sample: Sample, now = performance.now()): PublicSample {
     ...(sample.reason !== undefined && { reason: sample.reason }),
     ...(sample.exception !== undefined && { exception: sample.exception }),
     timestamp: new Date(sample.wall).toISOString(),
-    age_ms: Math.max(0, Math.round(now - sample.at)),
+    age_ms: Math.max(0, Math.round(ageOf(sample, now))),
     ...(sample.quality === 'bad' &&
       sample.lastGood !== undefined && {
         last_good: { value: toJson(sample.lastGood.value), timestamp: new Date(sample.lastGood.wall).toISOString() },

@@ -1,6 +1,6 @@
 import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
-import type { Sample } from '../model/sample.ts';
+import { aged, type Sample } from '../model/sample.ts';
 import { asNumber, sameValue, type Value } from '../model/value.ts';
 
 export interface Change {
@@ -32,13 +32,17 @@ export class LiveValues {
   constructor(plant: Plant) {
     const at = performance.now();
     const wall = Date.now();
-    for (const point of plant.points.values()) {
-      const sample: Sample = { point, value: null, quality: 'bad', reason: 'initialising', at, wall };
-      this.states.set(point.name, { sample, told: sample, sequence: 0 });
-    }
+    for (const point of plant.points.values()) this.add(point, at, wall);
     const shortest = Math.min(SWEEP, ...[...plant.points.values()].map(point => point.staleAfter / 2));
     this.sweepTimer = setInterval(() => this.sweep(), Math.max(20, shortest));
     this.sweepTimer.unref();
+  }
+
+  /** A point that was learned later. */
+  add(point: Point, at = performance.now(), wall = Date.now()): void {
+    if (this.states.has(point.name)) return;
+    const sample: Sample = { point, value: null, quality: 'bad', reason: 'initialising', at, wall };
+    this.states.set(point.name, { sample, told: sample, sequence: 0 });
   }
 
   /** The number of the newest change: everything after it is news. */
@@ -110,11 +114,6 @@ export class LiveValues {
     state.sequence = ++this.sequence;
     for (const listener of this.listeners) listener({ sample: state.sample, sequence: state.sequence, ofQuality });
   }
-}
-
-function aged(sample: Sample, now: number): Sample {
-  if (sample.quality !== 'good' || now - sample.at <= sample.point.staleAfter) return sample;
-  return { ...sample, quality: 'uncertain', reason: 'stale' };
 }
 
 function isNews({ sample, told }: State): boolean {

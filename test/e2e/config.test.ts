@@ -90,7 +90,17 @@ describe('points behind a broker', () => {
     ['{ topic: a+b }', '+ and # stand for whole levels'],
     ['{ topic: t, on: x }', 'on and off are payloads of a bool'],
     ['{ topic: t, value: payload. }', 'Expected IDENTIFIER, got EOF'],
-    ['{ topic: t, bit: 3 }', 'bit does not go with a connection of type mqtt'],
+    ['{ topic: t, encoding: binary, value: payload.x }', 'in a binary payload `at` says where the value is'],
+    ['{ topic: t, encoding: binary, type: uint16, at: 2, write: { topic: s } }', 'the rest of the payload is not known'],
+    ['{ topic: t, encoding: latin1 }', 'only a string has the encoding latin1'],
+    ['{ topic: t, type: bcd16 }', 'Others need an encoding, such as binary'],
+    ['{ topic: t, timestamp: payload. }', 'Expected IDENTIFIER, got EOF'],
+    ['{ topic: t, write: { topic: s, payload: payload.x } }', 'Unknown variable: payload'],
+    ['{ topic: t, write: { topic: s, response: { topic: a/# } } }', 'a device answers on one topic'],
+    ['{ type: bool }', 'exactly one of coil, discrete, input, holding, register, topic, metric is expected; it has none of them'],
+    ['{ write: { topic: s }, value: payload }', 'this point has no topic to hear any'],
+    ['{ metric: Flow }', 'a metric needs a Sparkplug device'],
+    ['{ topic: t, bit: 3 }', 'bit says how a value lies in bytes'],
   ])('%s', (yaml, message) => {
     const map = `connections: { b: { type: mqtt, url: 'mqtt://a' } }\ndevices: { d: { connection: b, points: { p: ${yaml} } } }\n`;
     expect(problemsOf(map).map(problem => problem.message)).toContainEqual(expect.stringContaining(message));

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { IPublishPacket, MqttClient } from 'mqtt';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import type { PublicSample } from '../../src/model/sample.ts';
@@ -266,5 +267,166 @@ describe.skipIf(skip)('writing', () => {
       ([sample]) => sample?.quality === 'bad',
     );
     expect(await writePoint(client, 'd.p', 20)).toMatchObject({ status: 'failed', reason: expect.stringContaining('nothing was sent') });
+  });
+
+  test('a payload expression makes JSON of the raw value; what it makes is shown before it is sent', async () => {
+    const broker = await Mosquitto.start();
+    const device = await broker.client();
+    const heard: string[] = [];
+    await device.subscribeAsync('light/set');
+    device.on('message', (_, payload) => {
+      heard.push(payload.toString());
+      const { brightness } = JSON.parse(payload.toString()) as { brightness: number };
+      device.publish('light', JSON.stringify({ brightness }), { retain: true });
+    });
+    await device.publishAsync('light', '{"brightness":10}', { retain: true });
+    const write = { topic: 'light/set', payload: "{'brightness': value, 'transition': 1.5, 'from': 'bridge'}" };
+    const light = { topic: 'light', value: 'payload.brightness', type: 'uint8', scale: 0.5, unit: '%', write };
+    const { client, read } = await open(mapOf(broker, { light }));
+    await until(() => read('d.light'), isHeard);
+    const wire = ['light/set {"brightness":200,"transition":1.5,"from":"bridge"}'];
+    expect(await writePoint(client, 'd.light', 100, { dry_run: true })).toMatchObject({ status: 'simulated', wire });
+    expect(await writePoint(client, 'd.light', 100)).toMatchObject({ status: 'written', before: 5, after: 100, wire });
+    expect(heard).toHaveLength(1);
+  });
+
+  test('without a topic that tells the state a write is unverified, never written, and is sent each time', async () => {
+    const broker = await Mosquitto.start();
+    const device = await broker.client();
+    const heard: string[] = [];
+    await device.subscribeAsync('siren');
+    device.on('message', (_, payload) => void heard.push(payload.toString('hex')));
+    const siren = { type: 'uint16', encoding: 'binary', order: 'BADC', write: { topic: 'siren', max: 600 } };
+    const { client, read } = await open(mapOf(broker, { siren }));
+    expect((await read('d.siren'))[0]).toMatchObject({ value: null, quality: 'bad', reason: 'not_available' });
+    for (let i = 0; i < 2; i++)
+      expect(await writePoint(client, 'd.siren', 258)).toMatchObject({
+        status: 'unverified',
+        reason: expect.stringContaining('no topic tells the state of d.siren'),
+      });
+    await until(
+      () => heard,
+      all => all.length === 2,
+    );
+    expect(heard).toEqual(['0201', '0201']);
+  });
+
+  test('what a point was an unknown time ago is no reason to leave a command unsent', async () => {
+    const broker = await Mosquitto.start();
+    const device = await broker.client();
+    const heard: string[] = [];
+    await device.subscribeAsync('lamp/set');
+    device.on('message', (_, payload) => {
+      heard.push(payload.toString());
+      device.publish('lamp/state', payload);
+    });
+    await device.publishAsync('lamp/state', 'ON', { retain: true });
+    const { client, read } = await open(mapOf(broker, { lamp: { ...lamp, stale_after: '60s' } }));
+    await until(
+      () => read('d.lamp'),
+      ([sample]) => sample?.reason === 'stale',
+    );
+    expect(await writePoint(client, 'd.lamp', true)).toMatchObject({ status: 'written', after: true });
+    expect(heard).toEqual(['ON']);
+  });
+
+  describe('a device that answers (MQTT 5 request and response)', () => {
+    const door = {
+      topic: 'door',
+      type: 'bool',
+      write: { topic: 'door/set', verify: '500ms', response: { topic: 'answers', within: '400ms', ok: 'payload.ok' } },
+    };
+
+    async function withDevice(answer: (device: MqttClient, packet: IPublishPacket) => void) {
+      const broker = await Mosquitto.start();
+      const device = await broker.client({ protocolVersion: 5 });
+      await device.publishAsync('door', 'false', { retain: true });
+      await device.subscribeAsync('door/set');
+      device.on('message', (_topic, _payload, packet) => answer(device, packet));
+      const bridge = await open(mapOf(broker, { door }));
+      await until(() => bridge.read('d.door'), isHeard);
+      return { ...bridge, broker };
+    }
+
+    const respond = (device: MqttClient, { properties }: IPublishPacket, payload: object, retain = false): void => {
+      const { responseTopic, correlationData } = properties ?? {};
+      if (responseTopic === undefined || correlationData === undefined) throw new Error('no request');
+      device.publish(responseTopic, JSON.stringify(payload), { retain, properties: { correlationData } });
+    };
+
+    test('yes: the state topic then verifies it', async () => {
+      const { client } = await withDevice((device, packet) => {
+        device.publish('door', 'true', { retain: true });
+        respond(device, packet, { ok: true });
+      });
+      expect(await writePoint(client, 'd.door', true)).toMatchObject({ status: 'written', after: true });
+    });
+
+    test("no: failed, with the device's words as data", async () => {
+      const { client } = await withDevice((device, packet) => respond(device, packet, { ok: false, why: 'someone\u001b[2J inside' }));
+      expect(await writePoint(client, 'd.door', true)).toMatchObject({
+        status: 'failed',
+        reason: expect.stringMatching(/^the device answered .*someone\\+u001b\[2J inside/),
+      });
+    });
+
+    test('no answer, or one that the broker kept: unknown, and the kept one is counted', async () => {
+      const { client, broker } = await withDevice((device, packet) => {
+        respond(device, { ...packet, properties: { ...packet.properties, correlationData: Buffer.from('else') } }, { ok: true });
+      });
+      const other = await broker.client();
+      await other.publishAsync('answers', '{"ok":true}', { retain: true });
+      expect(await writePoint(client, 'd.door', true)).toMatchObject({
+        status: 'unknown',
+        reason: expect.stringContaining('the device did not answer within 400 ms'),
+      });
+      const { structured } = await callTool(client, 'get_status');
+      expect(structured.connections).toMatchObject([{ messages: { retained_commands: 0 } }]);
+      // A bridge that comes later is handed the kept one.
+      const late = await open(mapOf(broker, { door }));
+      await until(
+        () => callTool(late.client, 'get_status'),
+        ({ structured }) => (structured.connections as { messages: Record<string, number> }[])[0]?.messages.retained_commands === 1,
+      );
+    });
+  });
+});
+
+describe.skipIf(skip)('the time of the source', () => {
+  test.each([
+    ['payload.time', () => new Date(Date.now() - 90_000).toISOString()],
+    ['payload.time', () => Math.round((Date.now() - 90_000) / 1000)],
+    ['payload.time', () => Date.now() - 90_000],
+    ['timestamp(payload.time)', () => new Date(Date.now() - 90_000).toISOString()],
+  ])('%s (%#): the age counts from it, and so does staleness', async (timestamp, time) => {
+    const broker = await Mosquitto.start();
+    const point = { topic: 't', value: 'payload.v', timestamp };
+    const { read } = await open(mapOf(broker, { open: point, aging: { ...point, stale_after: '60s' } }));
+    const other = await broker.client();
+    await other.publishAsync('t', JSON.stringify({ v: 5, time: time() }), { qos: 1 });
+    const [any, aging] = await until(() => read('d.open', 'd.aging'), isHeard);
+    expect(any).toMatchObject({ value: 5, quality: 'good' });
+    expect(aging).toMatchObject({ value: 5, quality: 'uncertain', reason: 'stale' });
+    for (const sample of [any, aging]) {
+      expect(sample?.age_ms).toBeGreaterThan(88_000);
+      expect(sample?.age_ms).toBeLessThan(100_000);
+      expect(Date.now() - Date.parse(sample?.timestamp ?? '')).toBeGreaterThan(88_000);
+    }
+  });
+
+  test('a time that can not be read leaves the value in doubt; a clock that is ahead makes nothing younger than now', async () => {
+    const broker = await Mosquitto.start();
+    const { read } = await open(mapOf(broker, { p: { topic: 't', value: 'payload.v', timestamp: 'payload.time' } }));
+    const other = await broker.client();
+    await other.publishAsync('t', '{"v":1,"time":"yesterday"}', { qos: 1 });
+    expect((await until(() => read('d.p'), isHeard))[0]).toMatchObject({ value: 1, quality: 'uncertain', reason: 'stale' });
+    await other.publishAsync('t', JSON.stringify({ v: 2, time: Date.now() + 3_600_000 }), { qos: 1 });
+    const [sample] = await until(
+      () => read('d.p'),
+      ([one]) => one?.value === 2,
+    );
+    expect(sample).toMatchObject({ quality: 'good' });
+    expect(sample?.age_ms).toBeGreaterThanOrEqual(0);
+    expect(sample?.age_ms).toBeLessThan(10_000);
   });
 });

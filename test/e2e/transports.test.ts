@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -8,6 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { answer, MemoryUnit } from '../../simulators/modbus-server.ts';
 import { mbapFrame } from '../../src/drivers/modbus/mbap.ts';
 import { callTool, deviceMap, readSamples, TestBridge, temporaryFolder, until, writePoint } from '../support/bridge.ts';
+import { certificates } from '../support/certificates.ts';
 import { startPlc } from '../support/plc.ts';
 import { needsSystem } from '../support/system.ts';
 
@@ -44,30 +44,6 @@ test('Modbus over UDP: read and written, lost datagrams asked again, strange one
   const { structured } = await callTool(client, 'get_status');
   expect((structured.connections as { discarded_replies: number }[])[0]?.discarded_replies).toBeGreaterThan(0);
 });
-
-/** An authority of the test's own, with a certificate for the device and one for the bridge. */
-function certificates(folder: string): void {
-  const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'ignore' });
-  openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=Test CA');
-  for (const name of ['device', 'bridge']) {
-    openssl('req', '-newkey', 'rsa:2048', '-nodes', '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}.example`);
-    openssl(
-      'x509',
-      '-req',
-      '-in',
-      `${name}.csr`,
-      '-CA',
-      'ca.pem',
-      '-CAkey',
-      'ca.key',
-      '-CAcreateserial',
-      '-out',
-      `${name}.pem`,
-      '-days',
-      '2',
-    );
-  }
-}
 
 test.skipIf(needsSystem('openssl'))('Modbus/TCP Security: certificates of both sides, and without one no connection', async () => {
   const folder = temporaryFolder();

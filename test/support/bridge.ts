@@ -61,9 +61,17 @@ export class TestBridge {
   readonly endpoint: string;
   readonly folder: string;
 
-  private constructor(endpoint: string, folder: string) {
+  private readonly bridge: Bridge;
+
+  private constructor(bridge: Bridge, endpoint: string, folder: string) {
+    this.bridge = bridge;
     this.endpoint = endpoint;
     this.folder = folder;
+  }
+
+  /** Before the end of the test, where that is what it is about. */
+  async stop(): Promise<void> {
+    await this.bridge.stop();
   }
 
   /** @param map without what every test has alike: a name, a listener on any port, an audit file of its own */
@@ -79,7 +87,7 @@ export class TestBridge {
       readOnly: options.readOnly === true,
       log: pino({ level: 'silent' }),
     });
-    const test = new TestBridge(await bridge.listen(), folder);
+    const test = new TestBridge(bridge, await bridge.listen(), folder);
     onTestFinished(() => bridge.stop());
     bridge.start();
     return test;

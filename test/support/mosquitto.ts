@@ -9,21 +9,33 @@ import { freePort } from './free-port.ts';
 /** A broker of Eclipse Mosquitto on any free port, that can be killed and started again. */
 export class Mosquitto {
   readonly port: number;
+  /** Of its own: configuration, and whatever else it is given. */
+  readonly folder: string;
   private readonly config: string;
   private child: ChildProcess | undefined;
+  private output = '';
 
-  private constructor(port: number, config: string) {
+  private constructor(port: number, folder: string, config: string) {
     this.port = port;
+    this.folder = folder;
     this.config = config;
   }
 
-  /** @param lines more of its configuration; without any, everybody may do everything */
-  static async start(lines: readonly string[] = ['allow_anonymous true']): Promise<Mosquitto> {
+  /**
+   * @param lines more of its configuration; without any, everybody may do everything
+   * @param prepare puts files into the broker's folder that its configuration names
+   */
+  static async start(
+    lines: readonly string[] | ((folder: string) => readonly string[]) = ['allow_anonymous true'],
+    prepare: (folder: string) => void = () => undefined,
+  ): Promise<Mosquitto> {
     const folder = temporaryFolder();
+    prepare(folder);
     const port = await freePort();
     const config = join(folder, 'mosquitto.conf');
-    writeFileSync(config, [`listener ${port} 127.0.0.1`, 'user root', ...lines].join('\n'));
-    const broker = new Mosquitto(port, config);
+    const more = typeof lines === 'function' ? lines(folder) : lines;
+    writeFileSync(config, [`listener ${port} 127.0.0.1`, 'user root', ...more].join('\n'));
+    const broker = new Mosquitto(port, folder, config);
     onTestFinished(() => broker.kill());
     await broker.run();
     return broker;
@@ -32,14 +44,14 @@ export class Mosquitto {
   async run(): Promise<void> {
     const child = spawn('mosquitto', ['-c', this.config, '-v'], { stdio: ['ignore', 'pipe', 'pipe'] });
     this.child = child;
-    let output = '';
+    this.output = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => {
-        output = (output + chunk.toString()).slice(-4000);
+        this.output = (this.output + chunk.toString()).slice(-200_000);
       });
     }
     await until(
-      () => output,
+      () => this.output,
       text => text.includes('running'),
     );
   }
@@ -47,6 +59,11 @@ export class Mosquitto {
   kill(): void {
     this.child?.kill('SIGKILL');
     this.child = undefined;
+  }
+
+  /** What the broker has said of late. */
+  get log(): string {
+    return this.output;
   }
 
   get url(): string {

@@ -1,6 +1,6 @@
 /** The grammar of Modbus connections, devices and points: what the protocol adds to a map's JSON Schema. */
 import { DURATION_PATTERN } from '../../model/duration.ts';
-import { duration, type JsonSchema, later, object } from '../../model/json-schema.ts';
+import { duration, type JsonSchema, object } from '../../model/json-schema.ts';
 import { ENCODINGS, ORDERS, TYPE_NAMES } from './types.ts';
 
 const RANGE = {
@@ -154,7 +154,6 @@ export const POINT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
   },
   enum: labels('Labels by raw value', '^-?\\d+$'),
   flags: labels('Labels by bit, 0 the lowest', '^([0-9]|[1-5][0-9]|6[0-3])$'),
-  timestamp: later('The time of the source'),
 };
 
 export const WRITE_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
@@ -163,5 +162,4 @@ export const WRITE_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
     default: 'auto',
     description: 'FC05/06 or FC15/16; auto tries the single one and remembers what the device takes',
   },
-  payload: later('An expression for the payload'),
 };

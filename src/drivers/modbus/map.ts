@@ -8,7 +8,7 @@ import { Codec, invalidPatterns } from './codec.ts';
 import { endpointOf } from './endpoint.ts';
 import { CONNECTIONS, DEVICE_PROPERTIES, POINT_PROPERTIES, WRITE_PROPERTIES } from './map-schema.ts';
 import { type ModbusPoint, writeSchemaOf } from './point.ts';
-import { DATA_TYPES, type DataType, type Encoding, type Order, type TypeName } from './types.ts';
+import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, type Order, type TypeName } from './types.ts';
 
 export const modbusProtocol: Protocol = {
   connections: CONNECTIONS,
@@ -86,6 +86,8 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
   if (text && length === undefined) report(`a point of type ${type} needs its length in bytes`, 'type');
   if (!text && length !== undefined) report(`only string and bytes have a length; the width of ${type} is fixed`, 'length');
   if (raw.encoding !== undefined && type !== 'string') report(`only a string has an encoding, not ${type}`, 'encoding');
+  if (raw.encoding !== undefined && !ENCODINGS.includes(raw.encoding as Encoding))
+    report(`${String(raw.encoding)} goes with payloads; a string in registers is ${ENCODINGS.join(', ')}`, 'encoding');
   if (raw.byte !== undefined && !type.endsWith('int8')) report(`only 8-bit types take a byte of the register, not ${type}`, 'byte');
 
   const registers = data.registers ?? Math.ceil((length ?? 2) / 2);

@@ -31,6 +31,7 @@ function pointsOf(name: string): readonly ModbusPoint[] {
   return modbusProtocol.compile({
     name,
     raw,
+    connection: {},
     path: [],
     report: (_, message) => expect.fail(message),
     warn: () => undefined,
