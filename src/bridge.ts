@@ -17,6 +17,10 @@ import { Subscriptions } from './mcp/subscriptions.ts';
 import type { Point } from './model/point.ts';
 import type { Sample } from './model/sample.ts';
 import type { WriteOutcome, WriteRequest } from './model/write.ts';
+import { announce } from './northbound/availability.ts';
+import { JsonPublisher } from './northbound/json-publisher.ts';
+import type { Publisher } from './northbound/publisher.ts';
+import { SparkplugPublisher } from './northbound/sparkplug-publisher.ts';
 import { LiveValues } from './store/live-values.ts';
 
 /** The driver of each type of connection. */
@@ -31,6 +35,8 @@ const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> 
 export interface BridgeOptions {
   readonly version: string;
   readonly readOnly: boolean;
+  /** A command of its own beside a daemon: it publishes nothing, and takes nobody's place. */
+  readonly visiting?: boolean;
   readonly log: Logger;
 }
 
@@ -39,6 +45,7 @@ export class Bridge {
   private readonly config: Config;
   private readonly log: Logger;
   private readonly drivers: readonly Driver[];
+  private readonly publishers: readonly Publisher[];
   private readonly live: LiveValues;
   private readonly subscriptions: Subscriptions;
   private readonly audit: AuditLog | undefined;
@@ -52,19 +59,24 @@ export class Bridge {
     this.log = log;
     this.audit = audit;
     this.live = new LiveValues(config.plant);
+    const visiting = options.visiting === true;
     const drivers = config.connections.flatMap(connection => {
       const devices = config.devices.filter(device => device.connection === connection.name);
       const Kind = DRIVERS[connection.type];
-      if (Kind === undefined || devices.length === 0) return [];
+      const isUsed = devices.length > 0 || (!visiting && config.availability.has(connection.name));
+      const publishes = !visiting && config.publish.some(spec => spec.connection === connection.name);
+      if (Kind === undefined || !(isUsed || publishes)) return [];
       const context = {
         connection,
         devices,
+        visiting,
         log: log.child({ connection: connection.name }),
         learn: (device: string, points: readonly Point[]) => this.learn(device, points),
       };
       return [[connection.name, new Kind(context)] as const];
     });
     this.drivers = drivers.map(([, driver]) => driver);
+    this.publishers = visiting ? [] : this.makePublishers(new Map(drivers));
     const field = new Field(config.plant, this.live, new Map(drivers));
     const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit);
     this.control = control;
@@ -74,17 +86,22 @@ export class Bridge {
       ...(config.bridge.description !== undefined && { description: config.bridge.description }),
     };
     this.subscriptions = new Subscriptions(field, this.live, config.bridge.notifyInterval);
-    this.parts = { catalogue: new Catalogue(identity, field, control, randomUUID()), field, log };
+    this.parts = { catalogue: new Catalogue(identity, { field, control, publishers: this.publishers }, randomUUID()), field, log };
   }
 
   /** @throws AuditError where writes are enabled and can not be recorded */
   static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
     const audit = config.safety.writes && !options.readOnly ? await AuditLog.open(config.safety.audit) : undefined;
-    return new Bridge(config, options, audit);
+    const bridge = new Bridge(config, options, audit);
+    await Promise.all(bridge.publishers.map(publisher => publisher.open()));
+    return bridge;
   }
 
-  /** Starts polling. */
+  /** Starts polling, and publishing. */
   start(): void {
+    this.live.onChange(({ sample }) => {
+      for (const publisher of this.publishers) publisher.changed(sample);
+    });
     for (const driver of this.drivers) driver.start(samples => this.live.update(samples));
   }
 
@@ -118,6 +135,31 @@ export class Bridge {
   /** One write through the gates. */
   write(point: Point, value: unknown, request: Omit<WriteRequest, 'point' | 'value'>): Promise<WriteOutcome> {
     return this.control.submit({ ...request, point, value }, new AbortController().signal);
+  }
+
+  /** What goes to brokers shares the session of its connection with what comes from there. */
+  private makePublishers(drivers: ReadonlyMap<string, Driver>): Publisher[] {
+    const { config, live, log } = this;
+    for (const [name, availability] of config.availability) {
+      const driver = drivers.get(name);
+      if (driver instanceof MqttDriver) announce(driver.session, availability);
+    }
+    return config.publish.flatMap(spec => {
+      const driver = drivers.get(spec.connection);
+      if (!(driver instanceof MqttDriver)) return [];
+      const context = {
+        bridge: config.bridge.name,
+        log: log.child({ publish: spec.name }),
+        current: () =>
+          [...config.plant.points.values()]
+            .filter(spec.includes)
+            .map(point => live.get(point))
+            .filter(sample => sample.reason !== 'initialising'),
+      };
+      return spec.format === 'json'
+        ? new JsonPublisher(spec, driver.session, context)
+        : new SparkplugPublisher(spec, driver.session, context);
+    });
   }
 
   private learn(device: string, points: readonly Point[]): void {

@@ -10,7 +10,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['model'],
   ['expression'],
   ['config', 'drivers', 'store'],
-  ['control'],
+  ['control', 'northbound'],
   ['mcp'],
   ['http'],
   ['protocols.ts'],
@@ -23,6 +23,7 @@ const FLOORS: readonly (readonly string[])[] = [
 const KEPT: Readonly<Record<string, readonly string[]>> = {
   'modbus-serial': ['drivers'],
   mqtt: ['drivers'],
+  'sparkplug-payload': ['drivers'],
   '@modelcontextprotocol': ['mcp', 'http'],
   fastify: ['http'],
   yaml: ['config'],

@@ -23,7 +23,7 @@ export interface MoreFiles {
 
 /** Reads points once, now, without polling anything else. Ends with 1 where one of them is bad. */
 export async function read(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
-  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true });
+  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
   const points = known(bridge.find(names));
   const samples = await bridge.readNow(points);
   process.stdout.write(table(samples.map(row)));
@@ -33,7 +33,7 @@ export async function read(file: string, names: readonly string[], { config = []
 
 /** Polls, and prints a line for each change of these points until it is stopped. */
 export async function watch(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
-  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true });
+  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
   const points = new Set<Point>(known(bridge.find(names)));
   const told = askedToEnd();
   bridge.onChange(sample => {
@@ -52,7 +52,7 @@ export interface WriteOptions extends StartOptions, MoreFiles {
 
 /** Writes one point, through the same gates as any client. Ends with 1 where it is not written. */
 export async function write(file: string, name: string, text: string, options: WriteOptions): Promise<void> {
-  const bridge = await createBridge([file, ...(options.config ?? [])], { quiet: true });
+  const bridge = await createBridge([file, ...(options.config ?? [])], { quiet: true, visiting: true });
   const [point] = known(bridge.find([name]));
   if (point === undefined) throw new NotDone(`there is no point ${name}`);
   const outcome = await bridge.write(point, typed(point, text), {

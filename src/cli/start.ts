@@ -6,6 +6,8 @@ export interface StartOptions {
   readonly readOnly?: true;
   /** Logs only what is amiss: for commands whose output is for people. */
   readonly quiet?: true;
+  /** A command beside a daemon. */
+  readonly visiting?: true;
 }
 
 /** A bridge as the files describe it, not started yet. A mistaken file ends this before anything else is loaded. */
@@ -15,6 +17,7 @@ export async function createBridge(files: readonly string[], options: StartOptio
   return await Bridge.create(config, {
     version: packageVersion(),
     readOnly: options.readOnly === true,
+    visiting: options.visiting === true,
     log: createLog(options.quiet === true ? 'warn' : config.log.level),
   });
 }

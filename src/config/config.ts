@@ -1,12 +1,16 @@
 import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
 import type { Problem } from '../model/errors.ts';
 import type { Plant } from '../model/plant.ts';
+import type { Availability, PublishSpec } from '../model/publish.ts';
 import type { Role } from '../model/role.ts';
 
 /** A whole, checked configuration. */
 export interface Config {
   readonly bridge: { readonly name: string; readonly description?: string; readonly notifyInterval: number };
   readonly connections: readonly ConnectionConfig[];
+  readonly publish: readonly PublishSpec[];
+  /** By connection: where its broker is told whether the bridge is there. */
+  readonly availability: ReadonlyMap<string, Availability>;
   readonly devices: readonly DeviceEntry[];
   readonly plant: Plant;
   readonly safety: {

@@ -7,6 +7,7 @@ import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
 import type { Role } from '../model/role.ts';
 import type { Config } from './config.ts';
 import { reportForeignKeys } from './foreign.ts';
+import { availabilityOf, compilePublish } from './publish.ts';
 import { configSchema } from './schema.ts';
 import { resolveSecrets } from './secrets.ts';
 import { Sources, showPath } from './source.ts';
@@ -87,14 +88,34 @@ function assemble(
   const name = String(bridge.name ?? 'fieldbridge');
   const connections = compileConnections(raw, protocols, report);
   const { devices, plants } = compileDevices(raw, given, protocols, report, warn);
+  const declared = new Set(
+    Object.entries(mapOf(given.devices)).flatMap(([device, entry]) =>
+      Object.keys(mapOf(mapOf(entry).points)).map(point => `${device}.${point}`),
+    ),
+  );
+  const publish = compilePublish({
+    raw: raw.publish,
+    bridge: name,
+    connections: mapOf(given.connections),
+    plant: new Plant(plants, []),
+    declared,
+    protocols,
+    folderOf: at => sources.folderOf(at),
+    defaultFolder: stateFolder(),
+    report,
+  });
+  const availability = new Map(
+    connections.flatMap(connection => {
+      const said = availabilityOf(connection.name, connection.raw, name, publish);
+      return said === undefined ? [] : [[connection.name, said] as const];
+    }),
+  );
   for (const connection of connections) {
-    if (!devices.some(device => device.connection === connection.name))
+    const isUsed = publish.some(spec => spec.connection === connection.name) || connection.raw.availability !== undefined;
+    if (!isUsed && !devices.some(device => device.connection === connection.name))
       warn(['connections', connection.name], 'no device uses this connection; it will not be opened', 'key');
   }
-  const declared = Object.entries(mapOf(given.devices)).flatMap(([device, entry]) =>
-    Object.keys(mapOf(mapOf(entry).points)).map(point => `${device}.${point}`),
-  );
-  const tools = compileTools(mapOf(raw.tools), new Plant(plants, []), new Set(declared), report);
+  const tools = compileTools(mapOf(raw.tools), new Plant(plants, []), declared, report);
   const path = (text: unknown, at: ConfigPath): string => resolve(sources.folderOf(at), String(text));
   return {
     bridge: {
@@ -103,13 +124,15 @@ function assemble(
       notifyInterval: parseDuration(bridge.notify_interval ?? '100ms') ?? 100,
     },
     connections,
+    publish,
+    availability,
     devices,
     plant: new Plant(plants, tools),
     safety: {
       writes: safety.writes === 'enabled',
       maxWritesPerMinute: Number(safety.max_writes_per_minute ?? 30),
       ...(safety.kill_switch !== undefined && { killSwitch: path(safety.kill_switch, ['safety', 'kill_switch']) }),
-      audit: safety.audit === undefined ? defaultAudit(name) : path(safety.audit, ['safety', 'audit']),
+      audit: safety.audit === undefined ? join(stateFolder(), `${name}.audit.jsonl`) : path(safety.audit, ['safety', 'audit']),
     },
     http: compileHttp(mapOf(raw.http), report),
     stdio: { role: (mapOf(raw.stdio).role ?? 'viewer') as Role },
@@ -118,10 +141,10 @@ function assemble(
 }
 
 /** Where a service manager gives a folder for state, there; else in the user's own. */
-function defaultAudit(name: string): string {
-  const state =
-    process.env.STATE_DIRECTORY?.split(':')[0] ?? join(process.env.XDG_STATE_HOME ?? join(homedir(), '.local', 'state'), 'fieldbridge');
-  return join(state, `${name}.audit.jsonl`);
+function stateFolder(): string {
+  return (
+    process.env.STATE_DIRECTORY?.split(':')[0] ?? join(process.env.XDG_STATE_HOME ?? join(homedir(), '.local', 'state'), 'fieldbridge')
+  );
 }
 
 function compileConnections(raw: RawMap, protocols: readonly Protocol[], report: Report): Config['connections'] {

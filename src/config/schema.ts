@@ -1,6 +1,8 @@
 import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
+import { SIZE_PATTERN } from '../model/size.ts';
+import { DEFAULT_TOPIC } from './publish.ts';
 
 const NAME = {
   pattern: '^[a-z][a-z0-9_]*$',
@@ -71,6 +73,52 @@ const http = object({
   auth: later('Who may call the bridge'),
   insecure: later('Accepts a listener without protection'),
 });
+
+const sparkplugId = { type: 'string', pattern: '^[^/+#]+$', maxLength: 200, expected: 'a name without / + and #' } as const;
+const publication: JsonSchema = object(
+  {
+    connection: { type: 'string', description: 'The broker' },
+    points: {
+      anyOf: [
+        { type: 'string', minLength: 1 },
+        { type: 'array', minItems: 1, items: { type: 'string', minLength: 1 } },
+      ],
+      default: '*',
+      expected: 'a point, a glob such as boiler.*, or a list of them',
+      description: 'Which points; default: all that are not hidden',
+    },
+    format: { enum: ['json', 'sparkplug'], default: 'json', description: 'JSON samples on a topic each, or Sparkplug B' },
+    topic: {
+      type: 'string',
+      minLength: 1,
+      maxLength: 1000,
+      default: DEFAULT_TOPIC,
+      description: 'JSON: topic of a point, with {device}, {point} and {bridge}',
+    },
+    qos: { enum: [0, 1, 2], default: 1, description: 'JSON: MQTT quality of service' },
+    retain: { type: 'boolean', default: true, description: 'JSON: whether the broker keeps the newest for those who come later' },
+    group: { ...sparkplugId, description: 'Sparkplug: group id' },
+    edge_node: { ...sparkplugId, description: 'Sparkplug: edge node id; default: the name of the bridge' },
+    store: {
+      if: { type: 'object' },
+      // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+      then: object({
+        path: { type: 'string', minLength: 1, description: 'Folder; default: in the folder for state' },
+        max: {
+          type: 'string',
+          pattern: SIZE_PATTERN,
+          default: '50MB',
+          expected: 'a size such as 500kB, 50MB or 1GB',
+          description: 'Most that it holds; beyond it the oldest is dropped',
+        },
+      }),
+      else: { const: 'off', expected: 'a store as { max: 50MB, path: … }, or off' },
+      description: 'Keeps on the disk what changes while the broker is away; off drops it',
+    },
+  },
+  ['connection'],
+  { description: 'What is published to one broker' },
+);
 
 /** The grammar of a map, put together from the general part and what each protocol adds. */
 export function configSchema(protocols: readonly Protocol[]): JsonSchema {
@@ -240,10 +288,16 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
           { description: 'The log on standard error' },
         ),
         history: later('Past values in memory'),
-        publish: later('Points published to a broker'),
+        publish: {
+          description: 'Points that are published to a broker: one entry, or a list of them',
+          if: { type: 'array' },
+          // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+          then: { type: 'array', items: { $ref: '#/$defs/publication' } },
+          else: { $ref: '#/$defs/publication' },
+        },
       },
       ['connections', 'devices'],
     ),
-    $defs: { connection, device, point, write, tool },
+    $defs: { connection, device, point, write, tool, publication },
   };
 }

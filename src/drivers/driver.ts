@@ -79,6 +79,8 @@ export class NoReply extends Error {
 }
 
 export interface DriverContext {
+  /** A single command beside a daemon that may be running with the same map: it must not push that one aside. */
+  readonly visiting: boolean;
   /** Points that a device tells of itself: new ones, or ones of the map with what it left open. */
   readonly learn: (device: string, points: readonly Point[]) => void;
   readonly connection: ConnectionConfig;

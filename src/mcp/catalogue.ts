@@ -1,11 +1,10 @@
 import type { CallToolResult, Tool as ToolDefinition } from '@modelcontextprotocol/server';
 import type { Control } from '../control/control.ts';
-import type { Field } from '../control/field.ts';
 import { mayActAs } from '../model/role.ts';
 import type { Principal } from '../model/write.ts';
 import { ArgumentCheck, newAjv } from './arguments.ts';
 import { Resources } from './resources.ts';
-import { type BridgeIdentity, bridgeStatus } from './status.ts';
+import { type BridgeIdentity, bridgeStatus, type StatusSources } from './status.ts';
 import { ArgumentError, type Call, complaint, type Tool } from './tool.ts';
 import { getStatus } from './tools/get-status.ts';
 import { listPoints } from './tools/list-points.ts';
@@ -28,11 +27,12 @@ export class Catalogue {
   private readonly writable: boolean;
 
   /** @param run tells this run of the bridge from earlier ones */
-  constructor(identity: BridgeIdentity, field: Field, control: Control, run: string) {
+  constructor(identity: BridgeIdentity, sources: StatusSources, run: string) {
+    const { field, control } = sources;
     this.identity = identity;
     this.control = control;
     this.writable = [...field.plant.points.values()].some(point => point.write !== undefined);
-    const status = () => bridgeStatus(identity, field, control);
+    const status = () => bridgeStatus(identity, sources);
     this.resources = new Resources(field, status);
     const ajv = newAjv();
     const general = [listPoints(field.plant), readPoints(field), waitFor(field, run), writePoint(field.plant, control), getStatus(status)];

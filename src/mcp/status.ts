@@ -2,6 +2,7 @@ import type { Control } from '../control/control.ts';
 import type { Field } from '../control/field.ts';
 import type { ConnectionStatus, DeviceStatus } from '../drivers/driver.ts';
 import type { Quality } from '../model/sample.ts';
+import type { Publisher, PublisherStatus } from '../northbound/publisher.ts';
 
 export interface BridgeIdentity {
   readonly name: string;
@@ -21,11 +22,20 @@ export interface BridgeStatus {
   };
   readonly connections: readonly ConnectionStatus[];
   readonly devices: readonly DeviceStatus[];
+  /** Where the map publishes points to brokers. */
+  readonly publish?: readonly PublisherStatus[];
   /** Writes that wait for a person. */
   readonly pending: readonly object[];
 }
 
-export function bridgeStatus(identity: BridgeIdentity, field: Field, control: Control): BridgeStatus {
+/** What the state of the bridge is made of. */
+export interface StatusSources {
+  readonly field: Field;
+  readonly control: Control;
+  readonly publishers: readonly Publisher[];
+}
+
+export function bridgeStatus(identity: BridgeIdentity, { field, control, publishers }: StatusSources): BridgeStatus {
   const points = { total: 0, good: 0, uncertain: 0, bad: 0 };
   for (const point of field.plant.points.values()) {
     points.total++;
@@ -42,6 +52,7 @@ export function bridgeStatus(identity: BridgeIdentity, field: Field, control: Co
     },
     connections: drivers.map(driver => driver.connectionStatus()),
     devices: drivers.flatMap(driver => driver.deviceStatus()),
+    ...(publishers.length > 0 && { publish: publishers.map(publisher => publisher.status()) }),
     pending: [],
   };
 }

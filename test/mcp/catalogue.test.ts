@@ -17,7 +17,7 @@ function catalogue() {
   live.stop();
   const field = new Field(plant, live, new Map());
   const control = new Control(field, { ...safety, readOnly: false }, undefined);
-  return { field, made: new Catalogue({ name: 'boiler-house', version: '0' }, field, control, 'run') };
+  return { field, made: new Catalogue({ name: 'boiler-house', version: '0' }, { field, control, publishers: [] }, 'run') };
 }
 
 const list = (role: Role) => catalogue().made.list({ name: 'test', role });

@@ -1,6 +1,7 @@
 import { ExpressionError } from '../../expression/expression.ts';
 import { RefusedByDevice, TransportError } from '../../model/errors.ts';
 import type { Point } from '../../model/point.ts';
+import type { RawMap } from '../../model/protocol.ts';
 import { aged, bad, type Sample, sampleOf } from '../../model/sample.ts';
 import type { Value } from '../../model/value.ts';
 import type { WriteReceipt } from '../../model/write.ts';
@@ -32,7 +33,7 @@ export class MqttDriver implements Driver {
   constructor(context: DriverContext) {
     const { connection } = context;
     this.name = connection.name;
-    this.session = new BrokerSession(connection.name, connection.raw, context.log);
+    this.session = new BrokerSession(connection.name, context.visiting ? asVisitor(connection.raw) : connection.raw, context.log);
     const accept = (samples: readonly Sample[]): void => this.accept(samples);
     const nodes = new EdgeNodes(this.session, context.log);
     this.devices = context.devices.map(entry => {
@@ -142,6 +143,12 @@ export class MqttDriver implements Driver {
     for (const sample of samples) this.newest.set(sample.point.name, sample);
     this.sink(samples);
   }
+}
+
+/** A session of its own, that leaves nothing behind at the broker. */
+function asVisitor(raw: RawMap): RawMap {
+  const { client_id, clean, session_expiry, ...rest } = raw;
+  return rest;
 }
 
 function isYes(ok: NonNullable<Publication['response']>['ok'], message: Parameters<typeof wordsOfAnswer>[0]): boolean {

@@ -12,7 +12,7 @@ import { convert, rawOf } from './codec.ts';
 import { BYTE_ENCODINGS, CONNECTIONS, DEVICE_PROPERTIES, POINT_PROPERTIES, WRITE_PROPERTIES } from './map-schema.ts';
 import { type Conversion, type MetricPoint, MQTT_TYPES, type MqttPoint, type Publication, wholeLimits } from './point.ts';
 import { addressOf } from './sparkplug/address.ts';
-import { isFilter } from './topics.ts';
+import { isFilter, matchesFilter } from './topics.ts';
 
 export const mqttProtocol: Protocol = {
   connections: CONNECTIONS,
@@ -24,6 +24,10 @@ export const mqttProtocol: Protocol = {
   writeOnlySource: 'topic',
   writeProperties: WRITE_PROPERTIES,
   pointsOptional: (connection, device) => (device.sparkplug ?? connection.sparkplug) !== undefined,
+  hears: (point, topic) => {
+    const filter = (point as Partial<MqttPoint>).topic;
+    return filter !== undefined && matchesFilter(filter, topic);
+  },
   compile: compileDevice,
 };
 

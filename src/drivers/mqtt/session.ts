@@ -72,6 +72,8 @@ export class BrokerSession {
   private readonly log: Log;
   private readonly topics = new TopicIndex<(message: Message) => void>();
   private readonly members: Member[] = [];
+  /** Those who wait for an acknowledgement. */
+  private readonly waiting = new Set<() => void>();
   private willOf: (() => Will) | undefined;
   private client: MqttClient | undefined;
   private retryTimer: NodeJS.Timeout | undefined;
@@ -174,13 +176,13 @@ export class BrokerSession {
     if (client === undefined || !this.connected)
       throw new TransportError('no_connection', this.lastError ?? 'no connection to the broker', false);
     let timer: NodeJS.Timeout | undefined;
-    let onLost = (): void => undefined;
+    let onLost: () => void = () => undefined;
     const wire = [`${topic} ${typeof payload === 'string' ? payload : payload.toString('hex')}`];
     try {
       const ended = new Promise<never>((_, reject) => {
         timer = setTimeout(() => reject(new NoReply(`the broker did not acknowledge within ${this.timeout} ms`, wire)), this.timeout);
         onLost = () => reject(new NoReply('the connection to the broker was lost', wire));
-        client.once('close', onLost);
+        this.waiting.add(onLost);
       });
       const packet = {
         qos,
@@ -198,7 +200,7 @@ export class BrokerSession {
       throw new NoReply(wordsOf(error), wire);
     } finally {
       clearTimeout(timer);
-      client.off('close', onLost);
+      this.waiting.delete(onLost);
     }
   }
 
@@ -286,6 +288,7 @@ export class BrokerSession {
     this.client = undefined;
     const wasConnected = this.state === 'connected';
     const isNews = this.state !== 'disconnected';
+    for (const onLost of this.waiting) onLost();
     if (this.stopped) return;
     const lasted = wasConnected ? performance.now() - this.connectedAt : 0;
     if (lasted > STABLE_AFTER) this.attempt = 0;

@@ -15,6 +15,7 @@ export function getStatus(status: () => BridgeStatus): Tool {
           bridge: anything,
           connections: { type: 'array', items: anything },
           devices: { type: 'array', items: anything },
+          publish: { type: 'array', items: anything },
           pending: { type: 'array', items: anything },
         },
         ['bridge', 'connections', 'devices', 'pending'],
@@ -32,6 +33,10 @@ export function getStatus(status: () => BridgeStatus): Tool {
         ...now.devices.map(
           one =>
             `device ${one.name}: ${one.state} since ${one.since}${one.last_error === undefined ? '' : `; last error: ${one.last_error}`}`,
+        ),
+        ...(now.publish ?? []).map(
+          one =>
+            `publishing to ${one.connection}: ${one.published} samples sent, ${one.waiting} waiting, ${one.dropped + one.refused} lost${one.trouble === undefined ? '' : `; ${one.trouble}`}`,
         ),
       ];
       return Promise.resolve(answer(now, lines.join('\n')));

@@ -1,8 +1,8 @@
+import { globMatcher } from '../../model/glob.ts';
 import { object } from '../../model/json-schema.ts';
 import type { Plant } from '../../model/plant.ts';
 import type { Point } from '../../model/point.ts';
 import { nearest } from '../../model/text.ts';
-import { globMatcher } from '../lookup.ts';
 import { pageOf } from '../page.ts';
 import { ArgumentError, answer, readTool, type Tool } from '../tool.ts';
 

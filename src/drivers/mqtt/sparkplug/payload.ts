@@ -43,7 +43,7 @@ const DATATYPE: Readonly<Record<MetricType, number>> = {
   bytes: 17,
 };
 
-type MetricValue = boolean | number | bigint | string;
+export type MetricValue = boolean | number | bigint | string;
 
 /** One metric as it was sent; its value still as the protocol carries it, since only a birth certificate has its type. */
 export interface Metric {

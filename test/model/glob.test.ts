@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { globMatcher } from '../../src/mcp/lookup.ts';
+import { globMatcher } from '../../src/model/glob.ts';
 
 test.each([
   ['boiler.*', 'boiler.flow', true],

@@ -1,0 +1,179 @@
+import { join, resolve } from 'node:path';
+import { globMatcher, isGlob } from '../model/glob.ts';
+import type { Plant } from '../model/plant.ts';
+import type { Point } from '../model/point.ts';
+import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
+import { type Availability, type PublishSpec, topicOf } from '../model/publish.ts';
+import { parseSize } from '../model/size.ts';
+import { didYouMean } from './tools.ts';
+
+type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
+
+export const DEFAULT_TOPIC = 'plant/{device}/{point}';
+
+export interface PublishInput {
+  readonly raw: unknown;
+  readonly bridge: string;
+  readonly connections: RawMap;
+  readonly plant: Plant;
+  /** All names, also of points that have a mistake. */
+  readonly declared: ReadonlySet<string>;
+  readonly protocols: readonly Protocol[];
+  readonly folderOf: (path: ConfigPath) => string;
+  readonly defaultFolder: string;
+  readonly report: Report;
+}
+
+const mapOf = (value: unknown): RawMap => (typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {});
+
+/** What is published where: one entry, or a list of them. */
+export function compilePublish(input: PublishInput): PublishSpec[] {
+  if (input.raw === undefined) return [];
+  const entries: readonly (readonly [RawMap, ConfigPath])[] = Array.isArray(input.raw)
+    ? input.raw.map((entry, i) => [mapOf(entry), ['publish', i]] as const)
+    : [[mapOf(input.raw), ['publish']]];
+  const used = new Map<string, number>();
+  const specs = entries.flatMap(([raw, path]) => {
+    const connection = String(raw.connection ?? '');
+    const number = (used.get(connection) ?? 0) + 1;
+    used.set(connection, number);
+    return compileOne(input, raw, path, number === 1 ? connection : `${connection}-${number}`) ?? [];
+  });
+  checkTopics(input, specs, entries);
+  checkWills(input, specs, entries);
+  return specs;
+}
+
+function compileOne(input: PublishInput, raw: RawMap, path: ConfigPath, name: string): PublishSpec | undefined {
+  const { report, connections } = input;
+  const connection = String(raw.connection ?? '');
+  const entry = mapOf(connections[connection]);
+  if (raw.connection === undefined) return undefined;
+  if (!Object.hasOwn(connections, connection)) {
+    report([...path, 'connection'], `no connection ${connection}${didYouMean(connection, Object.keys(connections))}`);
+    return undefined;
+  }
+  if (entry.type !== 'mqtt')
+    report([...path, 'connection'], `points are published to a broker; ${connection} is of type ${String(entry.type)}`);
+  const store = mapOf(raw.store);
+  const folder =
+    store.path === undefined
+      ? join(input.defaultFolder, `${input.bridge}.outbox`, name)
+      : resolve(input.folderOf(path), String(store.path));
+  const common = {
+    name,
+    connection,
+    includes: selector(input, raw.points, path),
+    store: raw.store === 'off' ? undefined : { folder, maxBytes: parseSize(store.max ?? '50MB') ?? 0 },
+  };
+  if (raw.format === 'sparkplug') {
+    for (const key of ['topic', 'qos', 'retain'] as const)
+      if (raw[key] !== undefined) report([...path, key], `${key} goes with format json; Sparkplug says what it is`, 'key');
+    if (raw.group === undefined) report([...path, 'group'], 'Sparkplug needs a group', 'key');
+    return { ...common, format: 'sparkplug', group: String(raw.group), edgeNode: String(raw.edge_node ?? input.bridge) };
+  }
+  for (const key of ['group', 'edge_node'] as const)
+    if (raw[key] !== undefined) report([...path, key], `${key} goes with format sparkplug`, 'key');
+  return {
+    ...common,
+    format: 'json',
+    topic: String(raw.topic ?? DEFAULT_TOPIC),
+    qos: Number(raw.qos ?? 1) as 0 | 1 | 2,
+    retain: raw.retain !== false,
+  };
+}
+
+/** Names and globs of points; a glob also takes what a device tells of itself later. */
+function selector({ plant, declared, report }: PublishInput, raw: unknown, path: ConfigPath): (point: Point) => boolean {
+  const names = raw === undefined ? ['*'] : Array.isArray(raw) ? raw.map(String) : [String(raw)];
+  const exact = new Set(names.filter(name => !isGlob(name)));
+  const globs = names.filter(isGlob).map(globMatcher);
+  for (const [i, name] of names.entries()) {
+    const at: ConfigPath = [...path, 'points', ...(Array.isArray(raw) ? [i] : [])];
+    if (isGlob(name) || declared.has(name) || plant.points.has(name)) continue;
+    // A device that brings its own points may have it.
+    const [device = ''] = name.split('.');
+    if (plant.devices.get(device)?.points.length !== 0) report(at, `no point ${name}${didYouMean(name, declared)}`);
+  }
+  return point => exact.has(point.name) || (!point.hidden && globs.some(matches => matches(point.name)));
+}
+
+/** Each point on a topic of its own, which nobody of this bridge listens to on the same broker. */
+function checkTopics(
+  { plant, bridge, report, protocols, connections }: PublishInput,
+  specs: readonly PublishSpec[],
+  entries: readonly (readonly [RawMap, ConfigPath])[],
+): void {
+  const taken = new Map<string, string>();
+  for (const spec of specs) {
+    if (spec.format !== 'json') continue;
+    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.format !== 'sparkplug')?.[1] ?? ['publish'];
+    const at: ConfigPath = [...path, 'topic'];
+    if (/[+#\u0000]/.test(spec.topic)) {
+      report(at, 'a message is published to one topic, without + and #');
+      continue;
+    }
+    const unknown = /\{(?!device\}|point\}|bridge\})[^}]*\}?/.exec(spec.topic)?.[0];
+    if (unknown !== undefined) {
+      report(at, `${unknown} is unknown; there are {device}, {point} and {bridge}`);
+      continue;
+    }
+    for (const point of plant.points.values()) {
+      if (!spec.includes(point)) continue;
+      const topic = topicOf(spec.topic, bridge, point);
+      const key = `${String(mapOf(connections[spec.connection]).url)} ${topic}`;
+      const other = taken.get(key);
+      if (other !== undefined) {
+        report(at, `${other} and ${point.name} would both be published to ${topic}; put {device} and {point} into the topic`);
+        break;
+      }
+      taken.set(key, point.name);
+      const heard = [...plant.devices.values()]
+        .filter(device => mapOf(connections[device.connection]).url === mapOf(connections[spec.connection]).url)
+        .flatMap(device => device.points)
+        .find(one => protocols.some(protocol => protocol.hears?.(one, topic) === true));
+      if (heard !== undefined) {
+        report(at, `${point.name} would be published to ${topic}, which ${heard.name} listens to: it would hear the bridge itself`);
+        break;
+      }
+    }
+  }
+}
+
+/** A session has one will: that of Sparkplug, or that of the bridge's own availability. */
+function checkWills(
+  { connections, report }: PublishInput,
+  specs: readonly PublishSpec[],
+  entries: readonly (readonly [RawMap, ConfigPath])[],
+): void {
+  const seen = new Set<string>();
+  for (const spec of specs) {
+    if (spec.format !== 'sparkplug') continue;
+    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.format === 'sparkplug')?.[1] ?? ['publish'];
+    if (seen.has(spec.connection))
+      report(
+        [...path, 'connection'],
+        `${spec.connection} is one Sparkplug edge node already, and a session can be only one; use another connection`,
+      );
+    seen.add(spec.connection);
+    if (mapOf(connections[spec.connection]).availability !== undefined)
+      report(
+        ['connections', spec.connection, 'availability'],
+        'a session has one will, and here it is the death certificate of Sparkplug; leave availability out',
+        'key',
+      );
+  }
+}
+
+/** Where each broker is told whether the bridge is there: said in the map, or, where JSON is published, by default. */
+export function availabilityOf(name: string, connection: RawMap, bridge: string, specs: readonly PublishSpec[]): Availability | undefined {
+  const mine = specs.filter(spec => spec.connection === name);
+  if (mine.some(spec => spec.format === 'sparkplug')) return undefined;
+  const given = connection.availability as Partial<Availability> | undefined;
+  if (given === undefined && mine.length === 0) return undefined;
+  return {
+    topic: given?.topic ?? `fieldbridge/${bridge}/status`,
+    online: given?.online ?? 'online',
+    offline: given?.offline ?? 'offline',
+  };
+}
