@@ -1,10 +1,11 @@
+import { broker } from './broker.ts';
 import { line } from './line.ts';
 import { planning } from './planning.ts';
 import { polling } from './polling.ts';
 import { steady } from './steady.ts';
 
 /** `npm run bench [-- NAME …]`: measures, each beside a floor in the same run, and prints ratios. */
-const BENCHES: Readonly<Record<string, () => Promise<void>>> = { planning, polling, line, steady };
+const BENCHES: Readonly<Record<string, () => Promise<void>>> = { planning, polling, line, steady, broker };
 
 const names = process.argv.slice(2);
 for (const name of names.length > 0 ? names : Object.keys(BENCHES)) {

@@ -2,8 +2,9 @@ import { spawn, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { callTool, readSamples, TestBridge, until, writePoint } from '../support/bridge.ts';
+import { callTool, readSamples, TestBridge, temporaryFolder, until, writePoint, writeYaml } from '../support/bridge.ts';
 import { certificates } from '../support/certificates.ts';
+import { runCli, startCli } from '../support/cli.ts';
 import { freePort } from '../support/free-port.ts';
 import { Mosquitto } from '../support/mosquitto.ts';
 import { needsSystem } from '../support/system.ts';
@@ -206,6 +207,32 @@ describe.skipIf(skip)('Eclipse Mosquitto and its own clients', () => {
         sample => sample?.value === 40,
       );
     expect((await status()).messages).toMatchObject({ received: 40 });
+  });
+
+  test('a daemon that is killed: its will says so; and a command beside a daemon does not take its place', async () => {
+    const broker = await Mosquitto.start();
+    const folder = temporaryFolder();
+    const map = writeYaml(folder, {
+      bridge: { name: 'killed' },
+      http: { listen: '127.0.0.1:0' },
+      connections: { broker: { type: 'mqtt', url: broker.url, client_id: 'daemon', availability: { topic: 'there', offline: 'gone' } } },
+      devices: { d: { connection: 'broker', points: { p: { topic: 't' } } } },
+    });
+    const heard = listen(broker, ['-t', 'there', '-F', '%p']);
+    const daemon = startCli(['run', map]);
+    await until(
+      () => heard,
+      lines => lines.includes('online'),
+    );
+    publish(broker, ['-t', 't', '-m', '5', '-r']);
+    expect(await runCli(['read', map, 'd.p'])).toMatchObject({ code: 0, stdout: expect.stringContaining('5') });
+    expect(heard).toEqual(['online']);
+    expect(broker.log).not.toMatch(/already connected, closing old/);
+    daemon.kill('SIGKILL');
+    await until(
+      () => heard,
+      lines => lines.includes('gone'),
+    );
   });
 
   test('another client with the same client id: said clearly, and not fought over', async () => {

@@ -47,7 +47,7 @@ export class Mosquitto {
     this.output = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => {
-        this.output = (this.output + chunk.toString()).slice(-200_000);
+        this.output = (this.output + chunk.toString()).slice(-2_000_000);
       });
     }
     await until(

@@ -67,8 +67,12 @@ export const MQTT_TYPES = [
   'string',
 ] as const;
 
+const WHOLE_LIMITS: ReadonlyMap<string, readonly [bigint, bigint]> = new Map(
+  [8, 16, 32, 64].flatMap(bits => [
+    [`int${bits}`, integerLimits(bits, true)],
+    [`uint${bits}`, integerLimits(bits, false)],
+  ]),
+);
+
 /** Lowest and highest whole number of a type; undefined for what is none. */
-export function wholeLimits(type: string): readonly [bigint, bigint] | undefined {
-  const match = /^(u?)int(\d+)$/.exec(type);
-  return match === null ? undefined : integerLimits(Number(match[2]), match[1] === '');
-}
+export const wholeLimits = (type: string): readonly [bigint, bigint] | undefined => WHOLE_LIMITS.get(type);
