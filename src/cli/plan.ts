@@ -1,4 +1,5 @@
 import { describePlan } from '../drivers/modbus/describe.ts';
+import { describeTopics } from '../drivers/mqtt/describe.ts';
 import { showDuration } from '../model/duration.ts';
 import { readConfigAloud } from './config.ts';
 import { table } from './table.ts';
@@ -8,6 +9,11 @@ export function plan(files: readonly string[]): void {
   const { connections, devices } = readConfigAloud(files);
   for (const connection of connections) {
     const own = devices.filter(device => device.connection === connection.name);
+    if (connection.type === 'mqtt') {
+      process.stdout.write(`connection ${connection.name} (${connection.type}): nothing is asked for, these are listened to\n`);
+      process.stdout.write(`${table([['device', 'topic', 'point'], ...describeTopics(connection, own)])}\n`);
+      continue;
+    }
     const { requests, registers, unused, cycle, load } = describePlan(connection, own);
     const rows = requests.map(one => [
       one.device,

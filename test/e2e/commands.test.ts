@@ -65,6 +65,26 @@ test('plan shows requests, unused registers and load, and opens no connection', 
   expect(server.connections).toBe(0);
 });
 
+test('plan shows what a broker is listened to for', async () => {
+  const map = writeYaml(temporaryFolder(), {
+    connections: { b: { type: 'mqtt', url: 'mqtt://192.0.2.1' } },
+    devices: {
+      house: { connection: 'b', points: { air: { topic: 'house/+/air' }, siren: { write: { topic: 'siren' } } } },
+      press: { connection: 'b', sparkplug: { group: 'G', edge_node: 'E', device: 'D' }, points: { heat: { metric: 'Process/Heat' } } },
+      rest: { connection: 'b', sparkplug: { group: 'G', edge_node: 'E' } },
+    },
+  });
+  const { code, stdout } = await runCli(['plan', map]);
+  expect(code).toBe(0);
+  expect(rows(stdout.split('\n').slice(1).join('\n'))).toEqual([
+    ['device', 'topic', 'point'],
+    ['house', 'house/+/air', 'air'],
+    ['house', '(only written)', 'siren'],
+    ['press', 'Sparkplug / G / E / D: Process/Heat', 'heat'],
+    ['rest', 'Sparkplug / G / E', '(whatever its birth certificate brings)'],
+  ]);
+});
+
 describe('read, watch and write', () => {
   test('read asks for these points alone, once, and ends with 1 where one is bad', async () => {
     const { server, config, more } = await boilerHouse();

@@ -92,6 +92,7 @@ describe('points behind a broker', () => {
     ['{ topic: t, value: payload. }', 'Expected IDENTIFIER, got EOF'],
     ['{ topic: t, encoding: binary, value: payload.x }', 'in a binary payload `at` says where the value is'],
     ['{ topic: t, encoding: binary, type: uint16, at: 2, write: { topic: s } }', 'the rest of the payload is not known'],
+    ['{ topic: t, encoding: binary, type: uint16, at: 0, write: { topic: s } }', 'the rest of the payload is not known'],
     ['{ topic: t, encoding: latin1 }', 'only a string has the encoding latin1'],
     ['{ topic: t, type: bcd16 }', 'Others need an encoding, such as binary'],
     ['{ topic: t, timestamp: payload. }', 'Expected IDENTIFIER, got EOF'],

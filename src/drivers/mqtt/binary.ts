@@ -14,7 +14,7 @@ export function binaryOf(raw: RawMap, type: string, isWritable: boolean, report:
   if (text !== undefined && type !== 'string')
     report(`only a string has the encoding ${text}; for ${type} it is binary, hex or base64`, 'encoding');
   const encoding = text === undefined ? ((raw.encoding ?? 'binary') as Binary['encoding']) : 'binary';
-  const at = Number(raw.at ?? 0);
+  const place = { encoding, at: Number(raw.at ?? 0), isAll: raw.at === undefined };
   const length = raw.length as number | undefined;
   const data: DataType = DATA_TYPES[type as TypeName];
   const isSized = type !== 'string' && type !== 'bytes';
@@ -23,7 +23,7 @@ export function binaryOf(raw: RawMap, type: string, isWritable: boolean, report:
   if (type === 'bool' && Number(raw.bit ?? 0) > 7) report('a bool is a bit of one byte, 0 to 7', 'bit');
   if (raw.enum !== undefined && raw.flags !== undefined) report('a point has enum or flags, not both', 'flags');
   if (raw.flags !== undefined && data.family !== 'integer') report(`flags needs a whole-number type, not ${type}`, 'flags');
-  if (type === 'bytes' || data.family === 'bytes') return { encoding, at, size: length, codec: undefined };
+  if (type === 'bytes' || data.family === 'bytes') return { ...place, size: length, codec: undefined };
   if (type === 'string' && length === undefined && isWritable)
     report('a string of bytes that is written needs its length in bytes', 'length');
   const isByte = type.endsWith('int8') || type === 'bool';
@@ -51,7 +51,7 @@ export function binaryOf(raw: RawMap, type: string, isWritable: boolean, report:
     ...(flags !== undefined && { flags }),
     ...(raw.unit !== undefined && { unit: String(raw.unit) }),
   });
-  return { encoding, at, size: isSized ? (isByte ? 1 : registers * 2) : length, codec };
+  return { ...place, size: isSized ? (isByte ? 1 : registers * 2) : length, codec };
 }
 
 export function kindOfBinary(raw: RawMap, type: string): ValueKind {

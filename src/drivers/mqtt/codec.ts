@@ -60,9 +60,9 @@ function evaluate(expression: PayloadExpression, message: Message): unknown {
 function decodeBytes(point: MqttPoint, binary: Binary, message: Message): Reading {
   const bytes = bytesOf(point, binary, message);
   if (bytes === undefined) return bad('decode_error');
-  const { at, size, codec } = binary;
-  const isWhole = at === 0 && size !== undefined && bytes.length !== size;
-  if (isWhole || at >= bytes.length || (size !== undefined && at + size > bytes.length)) return bad('decode_error');
+  const { at, isAll, size, codec } = binary;
+  if ((isAll && size !== undefined && bytes.length !== size) || at >= bytes.length || (size !== undefined && at + size > bytes.length))
+    return bad('decode_error');
   const part = bytes.subarray(at, size === undefined ? undefined : at + size);
   if (codec === undefined) return good(part.toString('hex'));
   if (part.length === 1) return codec.decode([part.readUInt8(0)]);

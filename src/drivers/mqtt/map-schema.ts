@@ -103,7 +103,12 @@ export const POINT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
     description:
       'Of a string in registers or payloads: ascii (default), latin1 or utf8. Of numbers and bytes in a payload: binary, or hex or base64 text that stands for bytes',
   },
-  at: { type: 'integer', minimum: 0, maximum: 65_535, default: 0, description: 'Byte of the payload at which the value starts' },
+  at: {
+    type: 'integer',
+    minimum: 0,
+    maximum: 65_535,
+    description: 'Byte at which the value starts within a longer payload; without it the payload is the value and nothing else',
+  },
   on: { type: 'string', description: 'Payload of true' },
   off: { type: 'string', description: 'Payload of false' },
   metric: { type: 'string', minLength: 1, maxLength: 500, description: 'Sparkplug B: name of the metric, as the birth certificate has it' },

@@ -85,8 +85,8 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap, report: Repor
   if (write !== undefined && rule !== undefined) checkWriteLimits(write, rule, value, report);
   if (binary !== undefined && binary.encoding === 'binary' && raw.value !== undefined)
     report('value looks into JSON or text; in a binary payload `at` says where the value is', 'value');
-  if (write !== undefined && binary !== undefined && binary.at > 0)
-    report('a value that starts within a payload can not be written: the rest of the payload is not known', 'write');
+  if (write !== undefined && binary?.isAll === false)
+    report('a value that is a part of a payload can not be written: the rest of the payload is not known', 'write');
   if (write?.payload !== undefined && binary?.encoding === 'binary')
     report('a payload expression makes text; this point is binary', 'write', 'payload');
   const partial: MqttPoint = {

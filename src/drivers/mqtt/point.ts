@@ -9,6 +9,8 @@ export interface Binary {
   readonly encoding: 'binary' | 'hex' | 'base64';
   /** Byte at which the value starts. */
   readonly at: number;
+  /** The payload is the value and nothing else. */
+  readonly isAll: boolean;
   /** Bytes of it; undefined: all to the end. */
   readonly size: number | undefined;
   /** undefined: the bytes themselves are the value. */
