@@ -66,14 +66,12 @@ function compileOne(input: PublishInput, raw: RawMap, path: ConfigPath, name: st
     includes: selector(input, raw.points, path),
     store: raw.store === 'off' ? undefined : { folder, maxBytes: parseSize(store.max ?? '50MB') ?? 0 },
   };
-  if (raw.format === 'sparkplug') {
+  if (raw.sparkplug !== undefined) {
     for (const key of ['topic', 'qos', 'retain'] as const)
-      if (raw[key] !== undefined) report([...path, key], `${key} goes with format json; Sparkplug says what it is`, 'key');
-    if (raw.group === undefined) report([...path, 'group'], 'Sparkplug needs a group', 'key');
-    return { ...common, format: 'sparkplug', group: String(raw.group), edgeNode: String(raw.edge_node ?? input.bridge) };
+      if (raw[key] !== undefined) report([...path, key], `${key} goes with JSON; Sparkplug says what it is`, 'key');
+    const { group, edge_node } = mapOf(raw.sparkplug);
+    return { ...common, format: 'sparkplug', group: String(group), edgeNode: String(edge_node ?? input.bridge) };
   }
-  for (const key of ['group', 'edge_node'] as const)
-    if (raw[key] !== undefined) report([...path, key], `${key} goes with format sparkplug`, 'key');
   return {
     ...common,
     format: 'json',
@@ -107,7 +105,7 @@ function checkTopics(
   const taken = new Map<string, string>();
   for (const spec of specs) {
     if (spec.format !== 'json') continue;
-    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.format !== 'sparkplug')?.[1] ?? ['publish'];
+    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.sparkplug === undefined)?.[1] ?? ['publish'];
     const at: ConfigPath = [...path, 'topic'];
     if (/[+#\u0000]/.test(spec.topic)) {
       report(at, 'a message is published to one topic, without + and #');
@@ -118,6 +116,10 @@ function checkTopics(
       report(at, `${unknown} is unknown; there are {device}, {point} and {bridge}`);
       continue;
     }
+    const neighbours = [...plant.devices.values()]
+      .filter(device => mapOf(connections[device.connection]).url === mapOf(connections[spec.connection]).url)
+      .flatMap(device => device.points);
+    const hearers = protocols.flatMap(protocol => protocol.hearers?.(neighbours) ?? []);
     for (const point of plant.points.values()) {
       if (!spec.includes(point)) continue;
       const topic = topicOf(spec.topic, bridge, point);
@@ -128,10 +130,7 @@ function checkTopics(
         break;
       }
       taken.set(key, point.name);
-      const heard = [...plant.devices.values()]
-        .filter(device => mapOf(connections[device.connection]).url === mapOf(connections[spec.connection]).url)
-        .flatMap(device => device.points)
-        .find(one => protocols.some(protocol => protocol.hears?.(one, topic) === true));
+      const heard = hearers.map(find => find(topic)).find(one => one !== undefined);
       if (heard !== undefined) {
         report(at, `${point.name} would be published to ${topic}, which ${heard.name} listens to: it would hear the bridge itself`);
         break;
@@ -149,7 +148,7 @@ function checkWills(
   const seen = new Set<string>();
   for (const spec of specs) {
     if (spec.format !== 'sparkplug') continue;
-    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.format === 'sparkplug')?.[1] ?? ['publish'];
+    const path = entries.find(([raw]) => String(raw.connection) === spec.connection && raw.sparkplug !== undefined)?.[1] ?? ['publish'];
     if (seen.has(spec.connection))
       report(
         [...path, 'connection'],

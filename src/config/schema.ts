@@ -87,18 +87,23 @@ const publication: JsonSchema = object(
       expected: 'a point, a glob such as boiler.*, or a list of them',
       description: 'Which points; default: all that are not hidden',
     },
-    format: { enum: ['json', 'sparkplug'], default: 'json', description: 'JSON samples on a topic each, or Sparkplug B' },
     topic: {
       type: 'string',
       minLength: 1,
       maxLength: 1000,
       default: DEFAULT_TOPIC,
-      description: 'JSON: topic of a point, with {device}, {point} and {bridge}',
+      description: 'Topic of a point, with {device}, {point} and {bridge}',
     },
-    qos: { enum: [0, 1, 2], default: 1, description: 'JSON: MQTT quality of service' },
-    retain: { type: 'boolean', default: true, description: 'JSON: whether the broker keeps the newest for those who come later' },
-    group: { ...sparkplugId, description: 'Sparkplug: group id' },
-    edge_node: { ...sparkplugId, description: 'Sparkplug: edge node id; default: the name of the bridge' },
+    qos: { enum: [0, 1, 2], default: 1, description: 'MQTT quality of service' },
+    retain: { type: 'boolean', default: true, description: 'Whether the broker keeps the newest for those who come later' },
+    sparkplug: object(
+      {
+        group: { ...sparkplugId, description: 'Group id' },
+        edge_node: { ...sparkplugId, description: 'Edge node id; default: the name of the bridge' },
+      },
+      ['group'],
+      { description: 'As a Sparkplug B edge node, in place of JSON' },
+    ),
     store: {
       if: { type: 'object' },
       // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword

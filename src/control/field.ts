@@ -43,7 +43,10 @@ export class Field {
   /** Waits, a short while, until each point has been read or was found not to be readable for a first time. */
   async firstPoll(points: readonly Point[], signal: AbortSignal): Promise<void> {
     const isNew = (): boolean => points.some(point => this.live.get(point).reason === 'initialising');
-    if (!isNew()) return;
+    // Of what has been silent for longer than that, nothing is to be expected in a moment.
+    const since = Math.max(...points.map(point => this.live.get(point)).map(({ reason, at }) => (reason === 'initialising' ? at : 0)), 0);
+    const within = since + FIRST_POLL_WITHIN - performance.now();
+    if (!isNew() || within <= 0) return;
     await new Promise<void>(resolve => {
       const done = (): void => {
         clearTimeout(timer);
@@ -51,7 +54,7 @@ export class Field {
         signal.removeEventListener('abort', done);
         resolve();
       };
-      const timer = setTimeout(done, FIRST_POLL_WITHIN);
+      const timer = setTimeout(done, within);
       const stopWatching = this.live.onSample(() => {
         if (!isNew()) done();
       });

@@ -36,8 +36,8 @@ export interface Protocol {
   /** Whether a device may come without points, because it tells them itself. */
   pointsOptional?(connection: RawMap, device: RawMap): boolean;
   readonly writeProperties: Readonly<Record<string, JsonSchema>>;
-  /** Whether a point listens to such a topic. */
-  hears?(point: Point, topic: string): boolean;
+  /** Who of these points listens to a topic. */
+  hearers?(points: readonly Point[]): (topic: string) => Point | undefined;
   /** Makes the points of a device; mistakes are reported, and the points that have none are returned. */
   compile(device: DeviceInput): readonly Point[];
 }

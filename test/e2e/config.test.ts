@@ -87,6 +87,7 @@ describe('points behind a broker', () => {
     ['{ topic: t, write: { topic: s, min: 5, max: 1 } }', 'min 5 is above max 1'],
     ['{ topic: t, write: { min: 5 } }', 'needs the topic that it is published to'],
     ['{ topic: t, write: { topic: a/+ } }', 'without + and #'],
+    ['{ topic: $share/g/t }', 'leave $share and its group out'],
     ['{ topic: a+b }', '+ and # stand for whole levels'],
     ['{ topic: t, on: x }', 'on and off are payloads of a bool'],
     ['{ topic: t, value: payload. }', 'Expected IDENTIFIER, got EOF'],

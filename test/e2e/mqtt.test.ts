@@ -146,6 +146,16 @@ describe.skipIf(skip)('a session with a broker', () => {
     expect(JSON.stringify(status)).not.toContain('tops3cret');
   });
 
+  test('of a topic that is silent nothing is waited for, once it has been silent for a while', async () => {
+    const broker = await Mosquitto.start();
+    const { read } = await open(mapOf(broker, { silent: { topic: 'silent' } }));
+    expect((await read('d.silent'))[0]).toMatchObject({ value: null, quality: 'bad', reason: 'initialising' });
+    const before = performance.now();
+    for (let i = 0; i < 5; i++) await read('d.silent');
+    // One wait is three seconds long.
+    expect(performance.now() - before).toBeLessThan(2500);
+  });
+
   test('availability: offline makes the points bad, online lets the next message count', async () => {
     const broker = await Mosquitto.start();
     const { read } = await open(mapOf(broker, { p: { topic: 't' } }, { device: { availability: { topic: 'lwt' } } }));

@@ -221,7 +221,7 @@ function decoded({ topic, payload }: Heard): { kind: string; device: string | un
 }
 
 describe.skipIf(skip)('published as Sparkplug B', () => {
-  const SPARKPLUG = { format: 'sparkplug', group: 'G', edge_node: 'E' };
+  const SPARKPLUG = { sparkplug: { group: 'G', edge_node: 'E' } };
 
   test('birth with types, units and ranges, data in sequence, death by will and as it goes', async () => {
     const { broker, unit, start } = await plant(SPARKPLUG);
@@ -402,30 +402,30 @@ publish: ${publish}
       '[{ connection: uns, points: boiler.flow }, { connection: uns, points: boiler.flow }]',
       'would both be published to plant/boiler/flow',
     ],
-    ['{ connection: uns, format: sparkplug }', 'publish.group: Sparkplug needs a group'],
-    ['{ connection: uns, format: sparkplug, group: G, topic: x }', 'topic goes with format json'],
-    ['{ connection: uns, points: boiler.flow, group: G }', 'group goes with format sparkplug'],
+    ['{ connection: uns, sparkplug: {} }', 'publish.sparkplug.group: group is missing'],
+    ['{ connection: uns, sparkplug: { group: G }, topic: x }', 'topic goes with JSON'],
+    ['{ connection: uns, sparkplug: { group: a/b } }', 'expected a name without / + and #'],
     [
-      '[{ connection: uns, format: sparkplug, group: G }, { connection: uns, format: sparkplug, group: H }]',
+      '[{ connection: uns, sparkplug: { group: G } }, { connection: uns, sparkplug: { group: H } }]',
       'uns is one Sparkplug edge node already',
     ],
     [
       '{ connection: uns, points: boiler.flow, store: { max: much } }',
       'publish.store.max: expected a size such as 500kB, 50MB or 1GB; got "much"',
     ],
-    ['{ connection: uns, points: boiler.flow, formt: json }', 'publish.formt: unknown key formt, did you mean format?'],
+    ['{ connection: uns, points: boiler.flow, topik: x }', 'publish.topik: unknown key topik, did you mean topic?'],
   ])('%s', (publish, message) => {
     expect(problems(publish)).toContainEqual(expect.stringContaining(message));
   });
 
   test('one will a session', () => {
-    expect(problems('{ connection: uns, format: sparkplug, group: G }', ', availability: { topic: x }')).toContainEqual(
+    expect(problems('{ connection: uns, sparkplug: { group: G } }', ', availability: { topic: x }')).toContainEqual(
       expect.stringContaining('a session has one will'),
     );
   });
 
   test('sound ones', () => {
     expect(problems('{ connection: uns, points: "boiler.*" }')).toEqual([]);
-    expect(problems('[{ connection: uns, points: "boiler.*", store: off }, { connection: uns, format: sparkplug, group: G }]')).toEqual([]);
+    expect(problems('[{ connection: uns, points: "boiler.*", store: off }, { connection: uns, sparkplug: { group: G } }]')).toEqual([]);
   });
 });

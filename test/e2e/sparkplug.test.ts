@@ -67,7 +67,7 @@ describe.skipIf(skip)("Sparkplug B, with the Tahu project's client as the edge n
       { press: { connection: 'scada', sparkplug: { device: 'Press' } }, line: { connection: 'scada' } },
       { device: undefined },
     );
-    EdgeNode.start(broker.url, node, { Press: press });
+    const edge = EdgeNode.start(broker.url, node, { Press: press });
     await until(
       () => one('press.running'),
       sample => sample?.quality === 'good',
@@ -97,6 +97,11 @@ describe.skipIf(skip)("Sparkplug B, with the Tahu project's client as the edge n
     ]);
     // The edge node's own metrics, without those that steer it.
     expect((await read('line.*')).map(({ point, value }) => [point, value])).toEqual([['line.uptime', 4_000_000_000]]);
+    edge.nodeData([{ name: 'Uptime', type: 'UInt32', value: 4_294_967_295 }]);
+    await until(
+      () => one('line.uptime'),
+      sample => sample?.value === 4_294_967_295,
+    );
     const { resources } = await client.listResources();
     expect(resources.map(resource => resource.uri)).toContain('plant://press/process_temperature');
   });
@@ -161,6 +166,17 @@ describe.skipIf(skip)("Sparkplug B, with the Tahu project's client as the edge n
       () => one('press.running'),
       sample => sample?.quality === 'good',
     );
+    // A birth that somebody else has asked for is no death in between.
+    const { structured } = await callTool(client, 'wait_for', { points: ['press.running'], timeout: '10ms' });
+    edge.birth();
+    edge.data('Press', [{ name: 'Level', type: 'Int8', value: 99 }]);
+    await until(
+      () => one('press.level'),
+      sample => sample?.value === 99,
+    );
+    expect(
+      (await callTool(client, 'wait_for', { points: ['press.running'], cursor: structured.cursor, timeout: '10ms' })).structured,
+    ).toMatchObject({ fired: false });
     edge.vanish();
     await until(
       () => one('press.running'),

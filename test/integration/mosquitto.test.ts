@@ -7,9 +7,12 @@ import { certificates } from '../support/certificates.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { freePort } from '../support/free-port.ts';
 import { Mosquitto } from '../support/mosquitto.ts';
-import { needsSystem } from '../support/system.ts';
+import { needsFile, needsSystem } from '../support/system.ts';
 
 const skip = needsSystem('mosquitto') || needsSystem('mosquitto_pub') || needsSystem('openssl');
+
+/** Debian's mosquitto has it, and it alone refuses subscriptions. */
+const DYNAMIC_SECURITY = `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu/mosquitto_dynamic_security.so`;
 
 const LAMP = { topic: 'lamp/state', type: 'bool', on: 'ON', off: 'OFF', write: { topic: 'lamp/set', verify: '2s' } };
 
@@ -105,6 +108,32 @@ describe.skipIf(skip)('Eclipse Mosquitto and its own clients', () => {
     });
   });
 
+  test.skipIf(needsFile(DYNAMIC_SECURITY))('a subscription that is refused: told, the point is bad, and the rest works', async () => {
+    const rules = {
+      defaultACLAccess: { publishClientSend: true, publishClientReceive: true, subscribe: false, unsubscribe: true },
+      anonymousGroup: 'all',
+      groups: [{ groupname: 'all', roles: [{ rolename: 'some' }] }],
+      roles: [{ rolename: 'some', acls: [{ acltype: 'subscribeLiteral', topic: 't', priority: 0, allow: true }] }],
+    };
+    const broker = await Mosquitto.start(
+      folder => ['allow_anonymous true', `plugin ${DYNAMIC_SECURITY}`, `plugin_opt_config_file ${folder}/rules.json`],
+      folder => writeFileSync(join(folder, 'rules.json'), JSON.stringify(rules)),
+    );
+    // The wide filter stands for the narrow one until it is refused.
+    const { status, read } = await open({ url: broker.url }, { wide: { topic: '#' }, p: { topic: 't' } });
+    await connected(status);
+    expect(await until(status, one => one.last_error !== undefined)).toMatchObject({
+      last_error: 'the broker refuses to let the bridge subscribe to #',
+    });
+    publish(broker, ['-t', 't', '-m', '7']);
+    expect(
+      await until(
+        () => read('d.p'),
+        sample => sample?.quality === 'good',
+      ),
+    ).toMatchObject({ value: 7 });
+  });
+
   test('TLS with client certificates: without one there is no session, and why is told', async () => {
     const broker = await Mosquitto.start(
       folder => [
@@ -140,10 +169,27 @@ describe.skipIf(skip)('Eclipse Mosquitto and its own clients', () => {
     expect((await until(strange.status, one => one.last_error !== undefined)).last_error).toMatch(/other\.example/);
   });
 
-  test('WebSocket', async () => {
+  test('certificates that are none: told, tried again, and nothing else stops', async () => {
+    const broker = await Mosquitto.start();
+    writeFileSync(join(broker.folder, 'none.pem'), '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
+    const { status, read } = await open({ url: `mqtts://127.0.0.1:${broker.port}`, tls: { cert: join(broker.folder, 'none.pem') } });
+    const { state, last_error } = await until(status, one => one.last_error !== undefined);
+    expect(state).toBe('disconnected');
+    expect(last_error).toMatch(/PEM|certificate|asn1/i);
+    expect(await read('d.p')).toMatchObject({ quality: 'bad', reason: 'no_connection' });
+  });
+
+  test.each(['ws', 'wss'])('WebSocket: %s', async scheme => {
     const port = await freePort();
-    const broker = await Mosquitto.start(['allow_anonymous true', `listener ${port}`, 'protocol websockets']);
-    const { status, read } = await open({ url: `ws://127.0.0.1:${port}/mqtt` });
+    const broker = await Mosquitto.start(
+      folder => [
+        ...['allow_anonymous true', `listener ${port}`, 'protocol websockets'],
+        ...(scheme === 'wss' ? [`cafile ${folder}/ca.pem`, `certfile ${folder}/device.pem`, `keyfile ${folder}/device.key`] : []),
+      ],
+      certificates,
+    );
+    const tls = { ca: join(broker.folder, 'ca.pem'), server_name: 'device.example' };
+    const { status, read } = await open({ url: `${scheme}://127.0.0.1:${port}/mqtt`, ...(scheme === 'wss' && { tls }) });
     await connected(status);
     const other = await broker.client();
     await other.publishAsync('t', '9', { qos: 1 });

@@ -52,6 +52,10 @@ export class EdgeNode {
     this.client.publishDeviceData(device, { timestamp: Date.now(), metrics });
   }
 
+  nodeData(metrics: Metrics): void {
+    this.client.publishNodeData({ timestamp: Date.now(), metrics });
+  }
+
   /** A number is used up by a message that nobody hears. */
   loseOne(): void {
     (this.client as unknown as { seq: number }).seq++;

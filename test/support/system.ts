@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 
 /**
  * Whether a program of the system is missing, so that its tests are skipped on a desktop. In CI, where
@@ -11,6 +12,11 @@ export function needsSystem(program: string): boolean {
 /** The same for a module of the system's Python. */
 export function needsPython(module: string): boolean {
   return isMissing(`Python's ${module}`, spawnSync('/usr/bin/python3', ['-c', `import ${module}`]).status !== 0);
+}
+
+/** The same for a file of a system's package. */
+export function needsFile(path: string): boolean {
+  return isMissing(path, !existsSync(path));
 }
 
 function isMissing(what: string, missing: boolean): boolean {

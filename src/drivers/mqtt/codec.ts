@@ -9,6 +9,8 @@ import type { Message } from './message.ts';
 import { type Binary, type Conversion, type MqttPoint, wholeLimits } from './point.ts';
 
 const PLAIN_NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+/** How devices write that there is no number. */
+const NO_NUMBER = /^[+-]?(nan|inf(inity)?)$/i;
 /** A JSON number that is no longer than a decimal; text of the field is not read further. */
 const MAX_NUMBER = 64;
 
@@ -19,7 +21,9 @@ export function decodePayload(point: MqttPoint, message: Message): Reading {
   if (point.binary !== undefined) return decodeBytes(point, point.binary, message);
   if (message.text === undefined) return bad('decode_error');
   const value = select(point, message);
-  return value === undefined || value === null ? bad('decode_error') : convert(point, value);
+  // JSON's null is the sender's own word for no value.
+  if (value === null) return bad('not_available');
+  return value === undefined ? bad('decode_error') : convert(point, value);
 }
 
 /** The moment that the message itself names, in milliseconds since 1970; undefined where it names none. */
@@ -116,6 +120,7 @@ function numberOf(value: unknown): number | bigint | undefined {
   if (typeof value !== 'string' || value.length > MAX_NUMBER) return undefined;
   const text = value.trim();
   if (/^-?\d{16,}$/.test(text)) return BigInt(text);
+  if (NO_NUMBER.test(text)) return Number.NaN;
   return PLAIN_NUMBER.test(text) ? Number(text) : undefined;
 }
 

@@ -49,8 +49,8 @@ export class MqttDriver implements Driver {
     );
     this.responses = new Responses(this.session, answers);
     this.session.join({
-      onConnected: () => {
-        for (const device of this.devices) device.onConnected();
+      onConnected: refused => {
+        for (const device of this.devices) device.onConnected(refused);
       },
       onLost: () => {
         for (const device of this.devices) device.onLost();

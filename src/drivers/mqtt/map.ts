@@ -12,7 +12,7 @@ import { convert, rawOf } from './codec.ts';
 import { BYTE_ENCODINGS, CONNECTIONS, DEVICE_PROPERTIES, POINT_PROPERTIES, WRITE_PROPERTIES } from './map-schema.ts';
 import { type Conversion, type MetricPoint, MQTT_TYPES, type MqttPoint, type Publication, wholeLimits } from './point.ts';
 import { addressOf } from './sparkplug/address.ts';
-import { isFilter, matchesFilter } from './topics.ts';
+import { isFilter, TopicIndex } from './topics.ts';
 
 export const mqttProtocol: Protocol = {
   connections: CONNECTIONS,
@@ -24,9 +24,10 @@ export const mqttProtocol: Protocol = {
   writeOnlySource: 'topic',
   writeProperties: WRITE_PROPERTIES,
   pointsOptional: (connection, device) => (device.sparkplug ?? connection.sparkplug) !== undefined,
-  hears: (point, topic) => {
-    const filter = (point as Partial<MqttPoint>).topic;
-    return filter !== undefined && matchesFilter(filter, topic);
+  hearers: points => {
+    const index = new TopicIndex<Point>();
+    for (const point of points as readonly Partial<MqttPoint>[]) if (point.topic !== undefined) index.add(point.topic, point as Point);
+    return topic => index.find(topic)[0];
   },
   compile: compileDevice,
 };
@@ -76,6 +77,8 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap, report: Repor
   if (!isBinary) checkTextual(raw, type, report);
   const binary = isBinary && !isText ? binaryOf(raw, type, write !== undefined, report) : undefined;
   if (topic !== undefined && !isFilter(topic)) report('+ and # stand for whole levels, # only for the last', 'topic');
+  if (topic?.startsWith('$share/') === true)
+    report('a shared subscription gets a part of the messages, and the bridge needs all of them; leave $share and its group out', 'topic');
   if (topic === undefined && raw.value !== undefined) report('value is a part of a message; this point has no topic to hear any', 'value');
   checkNumbers(raw, report);
   const conversion = conversionOf(raw, type, isBinary, report);

@@ -12,6 +12,8 @@ import { TopicIndex } from './topics.ts';
 /** A session that lasts this long is no longer counted with the failed attempts before it. */
 const STABLE_AFTER = 10_000;
 const PROBE_WITHIN = 500;
+/** A broker that does not answer must not hold up the end. */
+const STOP_WITHIN = 2000;
 /** Longest pause after another client has taken the session over. */
 const MAX_TAKEOVER_PAUSE = 600_000;
 /** For so long after a kept session is taken up again, messages may be those that waited at the broker. */
@@ -41,7 +43,8 @@ export interface Outgoing {
 /** Somebody who has to know when the session comes and goes. */
 export interface Member {
   /** The session is there, and what was subscribed to is granted. */
-  onConnected?(): void;
+  /** @param refused filters that the broker does not let the bridge have */
+  onConnected?(refused: readonly string[]): void;
   onLost?(): void;
   /** While the session is still there. */
   onStop?(): Promise<void>;
@@ -147,10 +150,24 @@ export class BrokerSession {
       ...(tls.ca !== undefined && { ca: tls.ca }),
       ...(tls.cert !== undefined && { cert: tls.cert }),
       ...(tls.key !== undefined && { key: tls.key }),
-      ...(tls.server_name !== undefined && { servername: tls.server_name }),
+      ...(tls.server_name !== undefined && {
+        servername: tls.server_name,
+        wsOptions: { servername: tls.server_name } as NonNullable<IClientOptions['wsOptions']>,
+      }),
       ...(will !== undefined && { will: { ...will, payload: Buffer.from(will.payload) } }),
     };
-    const client = connect(String(raw.url), options);
+    let client: MqttClient;
+    try {
+      client = connect(String(raw.url), options);
+    } catch (error) {
+      // A certificate that is none, for one, is noticed before anything is sent.
+      const isNews = this.state !== 'disconnected';
+      this.enter('disconnected');
+      this.lastError = wordsOf(error);
+      if (isNews) for (const member of this.members) member.onLost?.();
+      this.retry(false, isNews);
+      return;
+    }
     this.client = client;
     let reason: string | undefined;
     let takenOver = false;
@@ -228,7 +245,7 @@ export class BrokerSession {
     this.stopped = true;
     clearTimeout(this.retryTimer);
     // Whoever has something to say for the end says it now.
-    await Promise.all(this.members.map(member => member.onStop?.().catch(() => undefined)));
+    await Promise.all(this.members.map(member => withEnd(member.onStop?.() ?? Promise.resolve())));
     this.enter('stopped');
     const { client } = this;
     if (client === undefined) return;
@@ -249,7 +266,7 @@ export class BrokerSession {
         this.lastError =
           refused.length === 0 ? this.lastError : `the broker refuses to let the bridge subscribe to ${refused.slice(0, 5).join(', ')}`;
         if (refused.length > 0) this.log.warn({}, this.lastError ?? '');
-        for (const member of this.members) member.onConnected?.();
+        for (const member of this.members) member.onConnected?.(refused);
       },
       (error: unknown) => {
         if (client === this.client) this.lastError = wordsOf(error);
@@ -358,6 +375,16 @@ function isListening(address: string): Promise<boolean> {
     socket.on('timeout', () => done(false));
     socket.on('error', () => done(false));
   });
+}
+
+/** Resolves when it is done or has failed, but not later than a stop may take. */
+async function withEnd(task: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>(resolve => {
+    timer = setTimeout(resolve, STOP_WITHIN);
+  });
+  await Promise.race([task.catch(() => undefined), late]);
+  clearTimeout(timer);
 }
 
 function wordsOf(error: unknown): string {

@@ -37,7 +37,11 @@ export class TopicDevice {
     this.accept(this.points.filter(point => point.topic === undefined).map(point => sampleOf(point, bad('not_available'))));
   }
 
-  onConnected(): void {}
+  /** What the broker keeps to itself will never have a value. */
+  onConnected(refused: readonly string[]): void {
+    const forbidden = this.points.filter(point => point.topic !== undefined && refused.includes(point.topic));
+    this.accept(forbidden.map(point => sampleOf(point, bad('not_available'))));
+  }
 
   onLost(): void {
     const reading = bad('no_connection');

@@ -1,5 +1,5 @@
 /** Whether a topic falls under a filter (MQTT 5.0, 4.7): + is any level, # all that follow. */
-export function matchesFilter(filter: string, topic: string): boolean {
+function matchesFilter(filter: string, topic: string): boolean {
   const [wanted, levels] = [filter.split('/'), topic.split('/')];
   // Topics of the broker itself are not meant by wildcards in the first place.
   if (topic.startsWith('$') && !filter.startsWith('$')) return false;

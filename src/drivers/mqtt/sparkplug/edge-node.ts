@@ -6,6 +6,8 @@ import { decodeSparkplug, encodeSparkplug, type Metric, type OutgoingMetric, typ
 
 /** Time between two requests for a rebirth: an edge node that lies in pieces is not to be shouted at. */
 const REBIRTH_PAUSE = 2000;
+/** Within it after its edge node's birth a device is born again, or it is not there. */
+const BORN_WITHIN = 10_000;
 const NAMESPACE = 'spBv1.0';
 const REBIRTH = 'Node Control/Rebirth';
 /** Sequence numbers are one byte (Sparkplug 3.0, 6.4.4). */
@@ -59,6 +61,7 @@ export class EdgeNode {
   private doubtful = false;
   private bdSeq: string | undefined;
   private seq = 0;
+  private mourning: NodeJS.Timeout | undefined;
   private askedAt = Number.NEGATIVE_INFINITY;
 
   constructor(session: BrokerSession, address: SparkplugAddress, log: Log) {
@@ -118,11 +121,11 @@ export class EdgeNode {
     this.seq = payload.seq ?? 0;
     this.bdSeq = bdSeqOf(payload);
     const metrics = this.learn(payload);
-    for (const one of this.followers) {
-      if (one.device === undefined) one.onBirth(metrics, payload.timestamp);
-      // A device that the new birth does not bring again is not there.
-      else one.onDeath();
-    }
+    for (const one of this.followers) if (one.device === undefined) one.onBirth(metrics, payload.timestamp);
+    this.mourning = setTimeout(() => {
+      for (const one of this.followers) if (!this.isBorn(one.device)) one.onDeath();
+    }, BORN_WITHIN);
+    this.mourning.unref();
   }
 
   private onDeviceBirth(payload: SparkplugPayload, device: string): void {
@@ -186,6 +189,7 @@ export class EdgeNode {
   }
 
   private forget(): void {
+    clearTimeout(this.mourning);
     this.born = false;
     this.doubtful = false;
     this.bdSeq = undefined;
