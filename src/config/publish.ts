@@ -1,15 +1,68 @@
 import { join, resolve } from 'node:path';
 import { globMatcher, isGlob } from '../model/glob.ts';
+import { type JsonSchema, object } from '../model/json-schema.ts';
 import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
 import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
 import { type Availability, type PublishSpec, topicOf } from '../model/publish.ts';
-import { parseSize } from '../model/size.ts';
+import { parseSize, SIZE_PATTERN } from '../model/size.ts';
 import { didYouMean } from './tools.ts';
 
 type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
 
-export const DEFAULT_TOPIC = 'plant/{device}/{point}';
+const DEFAULT_TOPIC = 'plant/{device}/{point}';
+
+const sparkplugId = { type: 'string', pattern: '^[^/+#]+$', maxLength: 200, expected: 'a name without / + and #' } as const;
+/** The grammar of one entry of `publish`. */
+export const publication: JsonSchema = object(
+  {
+    connection: { type: 'string', description: 'The broker' },
+    points: {
+      anyOf: [
+        { type: 'string', minLength: 1 },
+        { type: 'array', minItems: 1, items: { type: 'string', minLength: 1 } },
+      ],
+      default: '*',
+      expected: 'a point, a glob such as boiler.*, or a list of them',
+      description: 'Which points; default: all that are not hidden',
+    },
+    topic: {
+      type: 'string',
+      minLength: 1,
+      maxLength: 1000,
+      default: DEFAULT_TOPIC,
+      description: 'Topic of a point, with {device}, {point} and {bridge}',
+    },
+    qos: { enum: [0, 1, 2], default: 1, description: 'MQTT quality of service' },
+    retain: { type: 'boolean', default: true, description: 'Whether the broker keeps the newest for those who come later' },
+    sparkplug: object(
+      {
+        group: { ...sparkplugId, description: 'Group id' },
+        edge_node: { ...sparkplugId, description: 'Edge node id; default: the name of the bridge' },
+      },
+      ['group'],
+      { description: 'As a Sparkplug B edge node, in place of JSON' },
+    ),
+    store: {
+      if: { type: 'object' },
+      // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+      then: object({
+        path: { type: 'string', minLength: 1, description: 'Folder; default: in the folder for state' },
+        max: {
+          type: 'string',
+          pattern: SIZE_PATTERN,
+          default: '50MB',
+          expected: 'a size such as 500kB, 50MB or 1GB',
+          description: 'Most that it holds; beyond it the oldest is dropped',
+        },
+      }),
+      else: { const: 'off', expected: 'a store as { max: 50MB, path: … }, or off' },
+      description: 'Keeps on the disk what changes while the broker is away; off drops it',
+    },
+  },
+  ['connection'],
+  { description: 'What is published to one broker' },
+);
 
 export interface PublishInput {
   readonly raw: unknown;

@@ -1,8 +1,7 @@
 import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
-import { SIZE_PATTERN } from '../model/size.ts';
-import { DEFAULT_TOPIC } from './publish.ts';
+import { publication } from './publish.ts';
 
 const NAME = {
   pattern: '^[a-z][a-z0-9_]*$',
@@ -73,57 +72,6 @@ const http = object({
   auth: later('Who may call the bridge'),
   insecure: later('Accepts a listener without protection'),
 });
-
-const sparkplugId = { type: 'string', pattern: '^[^/+#]+$', maxLength: 200, expected: 'a name without / + and #' } as const;
-const publication: JsonSchema = object(
-  {
-    connection: { type: 'string', description: 'The broker' },
-    points: {
-      anyOf: [
-        { type: 'string', minLength: 1 },
-        { type: 'array', minItems: 1, items: { type: 'string', minLength: 1 } },
-      ],
-      default: '*',
-      expected: 'a point, a glob such as boiler.*, or a list of them',
-      description: 'Which points; default: all that are not hidden',
-    },
-    topic: {
-      type: 'string',
-      minLength: 1,
-      maxLength: 1000,
-      default: DEFAULT_TOPIC,
-      description: 'Topic of a point, with {device}, {point} and {bridge}',
-    },
-    qos: { enum: [0, 1, 2], default: 1, description: 'MQTT quality of service' },
-    retain: { type: 'boolean', default: true, description: 'Whether the broker keeps the newest for those who come later' },
-    sparkplug: object(
-      {
-        group: { ...sparkplugId, description: 'Group id' },
-        edge_node: { ...sparkplugId, description: 'Edge node id; default: the name of the bridge' },
-      },
-      ['group'],
-      { description: 'As a Sparkplug B edge node, in place of JSON' },
-    ),
-    store: {
-      if: { type: 'object' },
-      // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
-      then: object({
-        path: { type: 'string', minLength: 1, description: 'Folder; default: in the folder for state' },
-        max: {
-          type: 'string',
-          pattern: SIZE_PATTERN,
-          default: '50MB',
-          expected: 'a size such as 500kB, 50MB or 1GB',
-          description: 'Most that it holds; beyond it the oldest is dropped',
-        },
-      }),
-      else: { const: 'off', expected: 'a store as { max: 50MB, path: … }, or off' },
-      description: 'Keeps on the disk what changes while the broker is away; off drops it',
-    },
-  },
-  ['connection'],
-  { description: 'What is published to one broker' },
-);
 
 /** The grammar of a map, put together from the general part and what each protocol adds. */
 export function configSchema(protocols: readonly Protocol[]): JsonSchema {

@@ -1,4 +1,5 @@
 import { parseDuration } from './duration.ts';
+import type { JsonSchema } from './json-schema.ts';
 import type { Deadband, Point, ValueKind, WriteRule } from './point.ts';
 import type { DeviceInput, RawMap } from './protocol.ts';
 import type { Role } from './role.ts';
@@ -38,6 +39,35 @@ export function commonOf(
     deadband: deadbandOf(raw.deadband),
     hidden: raw.hidden === true,
   };
+}
+
+/**
+ * What a client may write, by the kind of value.
+ *
+ * @param ofNumber the schema of a number, which is the protocol's own
+ * @param length bytes of a text or of bytes, where they are fixed
+ */
+export function writeSchemaOf(value: ValueKind, ofNumber: () => JsonSchema, length?: number): JsonSchema {
+  switch (value.kind) {
+    case 'bool':
+      return { type: 'boolean' };
+    case 'enum':
+      return { type: 'string', enum: value.labels };
+    case 'flags':
+      return { type: 'array', items: { type: 'string' }, uniqueItems: true, description: `of ${value.labels.join(', ')}` };
+    case 'text':
+      return { type: 'string', ...(length !== undefined && { maxLength: length }) };
+    case 'bytes':
+      return {
+        type: 'string',
+        pattern: length === undefined ? '^([0-9a-fA-F]{2})*$' : `^[0-9a-fA-F]{${length * 2}}$`,
+        description: 'hexadecimal digits',
+      };
+    case 'time':
+      return { type: 'string', format: 'date-time', description: 'RFC 3339, such as 2026-01-31T08:00:00Z' };
+    case 'number':
+      return ofNumber();
+  }
 }
 
 type Report = (message: string, ...keys: string[]) => void;

@@ -1,16 +1,9 @@
 import type { Message } from '../drivers/mqtt/message.ts';
 import type { BrokerSession } from '../drivers/mqtt/session.ts';
-import {
-  decodeSparkplug,
-  encodeSparkplug,
-  type MetricType,
-  type MetricValue,
-  type OutgoingMetric,
-} from '../drivers/mqtt/sparkplug/payload.ts';
-import type { Point } from '../model/point.ts';
+import { decodeSparkplug, encodeSparkplug, type OutgoingMetric } from '../drivers/mqtt/sparkplug/payload.ts';
 import type { PublishSpec } from '../model/publish.ts';
-import type { Quality, Sample } from '../model/sample.ts';
-import { toJson, type Value } from '../model/value.ts';
+import type { Sample } from '../model/sample.ts';
+import { birthMetricOf, historicalMetricOf, metricOf, type Stored, storedOf } from './metrics.ts';
 import { Outbox } from './outbox.ts';
 import type { Publisher, PublisherContext, PublisherStatus } from './publisher.ts';
 
@@ -18,18 +11,7 @@ import type { Publisher, PublisherContext, PublisherStatus } from './publisher.t
 const GATHER_FOR = 50;
 /** Metrics in one message of what was stored. */
 const MAX_METRICS = 200;
-/** OPC UA's quality as Sparkplug hosts read it. */
-const QUALITIES: Readonly<Record<Quality, number>> = { good: 192, uncertain: 500, bad: 0 };
 const REBIRTH = 'Node Control/Rebirth';
-
-interface Stored {
-  readonly device: string;
-  readonly metric: string;
-  readonly type: MetricType;
-  readonly value: string | number | boolean | null;
-  readonly quality: Quality;
-  readonly wall: number;
-}
 
 type SparkplugSpec = Extract<PublishSpec, { format: 'sparkplug' }>;
 
@@ -184,15 +166,7 @@ export class SparkplugPublisher implements Publisher {
     // A device that is away must be born for its past to be told.
     const isAway = !this.born.has(device);
     if (isAway) this.bear(device, current);
-    this.send(
-      'DDATA',
-      device,
-      records.map(({ metric, type, value, quality, wall }) => ({
-        ...{ name: metric, type, timestamp: wall, isHistorical: true },
-        value: value === null ? null : restored(type, value),
-        properties: { Quality: { type: 'int32', value: QUALITIES[quality] } },
-      })),
-    );
+    this.send('DDATA', device, records.map(historicalMetricOf));
     this.published += records.length;
     if (!isAway) return;
     this.born.delete(device);
@@ -248,72 +222,4 @@ export class SparkplugPublisher implements Publisher {
   private topic(kind: string, device?: string): string {
     return `spBv1.0/${this.spec.group}/${kind}/${this.spec.edgeNode}${device === undefined ? '' : `/${device}`}`;
   }
-}
-
-/** The data type that holds every value that the point can show. */
-function typeOf({ type, value }: Point): MetricType {
-  switch (value.kind) {
-    case 'bool':
-      return 'bool';
-    case 'number':
-      if (!value.integer) return 'float64';
-      return type === 'uint64' ? 'uint64' : 'int64';
-    case 'time':
-      return 'unix_ms';
-    case 'bytes':
-      return 'bytes';
-    default:
-      return 'string';
-  }
-}
-
-function metricValue(type: MetricType, value: Value): MetricValue | null {
-  if (value === null) return null;
-  if (typeof value === 'object') return value.join(', ');
-  if (type === 'unix_ms') return Date.parse(String(value));
-  if (type === 'float64') return Number(value);
-  if (type === 'int64' || type === 'uint64') return BigInt(value);
-  return value;
-}
-
-function metricOf({ point, value, quality, wall }: Sample): OutgoingMetric {
-  const type = typeOf(point);
-  return {
-    ...{ name: point.id, type, timestamp: wall },
-    value: metricValue(type, value),
-    properties: { Quality: { type: 'int32', value: QUALITIES[quality] } },
-  };
-}
-
-function birthMetricOf(sample: Sample): OutgoingMetric {
-  const { unit, range } = sample.point;
-  const metric = metricOf(sample);
-  return {
-    ...metric,
-    properties: {
-      ...metric.properties,
-      ...(unit !== undefined && { engUnit: { type: 'string' as const, value: unit } }),
-      ...(range !== undefined && {
-        engLow: { type: 'float64' as const, value: range[0] },
-        engHigh: { type: 'float64' as const, value: range[1] },
-      }),
-    },
-  };
-}
-
-function storedOf({ point, value, quality, wall }: Sample): Stored {
-  const type = typeOf(point);
-  const said = metricValue(type, value);
-  return {
-    device: point.device,
-    metric: point.id,
-    type,
-    value: said === null ? null : (toJson(said) as string | number | boolean),
-    quality,
-    wall,
-  };
-}
-
-function restored(type: MetricType, value: string | number | boolean): MetricValue {
-  return type === 'int64' || type === 'uint64' ? BigInt(value) : value;
 }

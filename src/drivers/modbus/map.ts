@@ -1,5 +1,5 @@
 import { parseDuration } from '../../model/duration.ts';
-import { checkNumbers, checkWriteLimits, commonOf, writeRule } from '../../model/map-values.ts';
+import { checkNumbers, checkWriteLimits, commonOf, writeRule, writeSchemaOf } from '../../model/map-values.ts';
 import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
 import type { Value } from '../../model/value.ts';
@@ -7,8 +7,8 @@ import { type Address, isBitTable, parseModicon, parseRange, type Range, TABLE_N
 import { Codec, invalidPatterns } from './codec.ts';
 import { endpointOf } from './endpoint.ts';
 import { CONNECTIONS, DEVICE_PROPERTIES, POINT_PROPERTIES, WRITE_PROPERTIES } from './map-schema.ts';
-import { type ModbusPoint, writeSchemaOf } from './point.ts';
-import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, type Order, type TypeName } from './types.ts';
+import { type ModbusPoint, numberSchemaOf } from './point.ts';
+import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, kindOfFamily, type Order, type TypeName } from './types.ts';
 
 export const modbusProtocol: Protocol = {
   connections: CONNECTIONS,
@@ -172,7 +172,10 @@ function compilePoint(frame: DeviceFrame, id: string, raw: RawMap): ModbusPoint 
     ...commonOf(input, id, raw),
     type,
     value,
-    ...(rule !== undefined && { write: rule, writeSchema: writeSchemaOf(value, codec, rule) }),
+    ...(rule !== undefined && {
+      write: rule,
+      writeSchema: writeSchemaOf(value, () => numberSchemaOf(value.kind === 'number' && value.integer, codec, rule), length),
+    }),
     ...(rule !== undefined && raw.scale_from === undefined && { canonical: (candidate: Value) => codec.canonical(candidate) }),
     pollInterval,
     staleAfter: staleAfter(raw, input.raw, pollInterval),
@@ -224,21 +227,7 @@ function kindOf(
 ): ValueKind {
   if (codes !== undefined) return { kind: 'enum', labels: [...codes.values()] };
   if (flags !== undefined) return { kind: 'flags', labels: [...flags].sort(([a], [b]) => a - b).map(([, label]) => label) };
-  switch (DATA_TYPES[type].family) {
-    case 'bool':
-      return { kind: 'bool' };
-    case 'string':
-      return { kind: 'text' };
-    case 'bytes':
-      return { kind: 'bytes' };
-    case 'time':
-      return { kind: 'time' };
-    case 'float':
-      return { kind: 'number', integer: false };
-    case 'integer':
-    case 'bcd':
-      return { kind: 'number', integer: whole };
-  }
+  return kindOfFamily(DATA_TYPES[type].family, whole);
 }
 
 function checkWrite(

@@ -1,4 +1,5 @@
 import { integerLimits } from '../../model/integer.ts';
+import type { ValueKind } from '../../model/point.ts';
 
 /**
  * The data types of a register map: how a value's bytes, already put into big-endian order, become a raw value and
@@ -164,6 +165,25 @@ export const DATA_TYPES = {
   unix_s: time('s'),
   unix_ms: time('ms'),
 } satisfies Record<string, DataType>;
+
+/** What kind of value a family's types are. @param whole a number without fraction after scaling */
+export function kindOfFamily(family: DataType['family'], whole: boolean): ValueKind {
+  switch (family) {
+    case 'bool':
+      return { kind: 'bool' };
+    case 'string':
+      return { kind: 'text' };
+    case 'bytes':
+      return { kind: 'bytes' };
+    case 'time':
+      return { kind: 'time' };
+    case 'float':
+      return { kind: 'number', integer: false };
+    case 'integer':
+    case 'bcd':
+      return { kind: 'number', integer: whole };
+  }
+}
 
 export type TypeName = keyof typeof DATA_TYPES;
 export const TYPE_NAMES = Object.keys(DATA_TYPES) as TypeName[];

@@ -1,7 +1,7 @@
 import type { ValueKind } from '../../model/point.ts';
 import type { RawMap } from '../../model/protocol.ts';
 import { Codec, invalidPatterns } from '../modbus/codec.ts';
-import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, type Order, type TypeName } from '../modbus/types.ts';
+import { DATA_TYPES, type DataType, ENCODINGS, type Encoding, kindOfFamily, type Order, type TypeName } from '../modbus/types.ts';
 import type { Binary } from './point.ts';
 
 type Report = (message: string, ...keys: string[]) => void;
@@ -57,20 +57,6 @@ export function binaryOf(raw: RawMap, type: string, isWritable: boolean, report:
 export function kindOfBinary(raw: RawMap, type: string): ValueKind {
   if (raw.enum !== undefined) return { kind: 'enum', labels: Object.values(raw.enum as Record<string, string>) };
   if (raw.flags !== undefined) return { kind: 'flags', labels: Object.values(raw.flags as Record<string, string>) };
-  const { family } = DATA_TYPES[type as TypeName];
-  switch (family) {
-    case 'bool':
-      return { kind: 'bool' };
-    case 'string':
-      return { kind: 'text' };
-    case 'bytes':
-      return { kind: 'bytes' };
-    case 'time':
-      return { kind: 'time' };
-    case 'float':
-      return { kind: 'number', integer: false };
-    case 'integer':
-    case 'bcd':
-      return { kind: 'number', integer: Number.isInteger(raw.scale ?? 1) && Number.isInteger(raw.offset ?? 0) };
-  }
+  const whole = Number.isInteger(raw.scale ?? 1) && Number.isInteger(raw.offset ?? 0);
+  return kindOfFamily(DATA_TYPES[type as TypeName].family, whole);
 }

@@ -3,7 +3,7 @@ import { PayloadExpression } from '../../expression/payload.ts';
 import { Linear } from '../../model/decimal.ts';
 import { parseDuration } from '../../model/duration.ts';
 import type { JsonSchema } from '../../model/json-schema.ts';
-import { checkNumbers, checkWriteLimits, commonOf, writeRule } from '../../model/map-values.ts';
+import { checkNumbers, checkWriteLimits, commonOf, writeRule, writeSchemaOf } from '../../model/map-values.ts';
 import type { Point, ValueKind, WriteRule } from '../../model/point.ts';
 import type { ConfigPath, DeviceInput, Protocol, RawMap } from '../../model/protocol.ts';
 import type { Value } from '../../model/value.ts';
@@ -105,7 +105,7 @@ function compilePoint(input: DeviceInput, id: string, raw: RawMap, report: Repor
     binary,
     publish,
   };
-  return rule === undefined ? partial : writable(partial, rule, candidate => canonical(partial, candidate));
+  return rule === undefined ? partial : writable(partial, rule, candidate => canonical(partial, candidate), binary?.size);
 }
 
 /** A value that a device's own words make of what was asked for: read as any message of it. */
@@ -120,8 +120,10 @@ function canonicalOf(point: Point & Conversion, value: Value): Value {
   return reading.quality === 'bad' ? value : reading.value;
 }
 
-function writable<P extends Point & Conversion>(point: P, rule: WriteRule, canonicalValue: (value: Value) => Value): P {
-  return { ...point, write: rule, writeSchema: writeSchemaOf(point.value, point.type, rule), canonical: canonicalValue };
+function writable<P extends Point>(point: P, rule: WriteRule, canonicalValue: (value: Value) => Value, length?: number): P {
+  const { value, type } = point;
+  const ofNumber = (): JsonSchema => numberSchemaOf(value.kind === 'number' && value.integer, type, rule);
+  return { ...point, write: rule, writeSchema: writeSchemaOf(value, ofNumber, length), canonical: canonicalValue };
 }
 
 function compileMetric(input: DeviceInput, id: string, raw: RawMap, report: Report): MetricPoint | undefined {
@@ -247,25 +249,10 @@ function kindOf(type: string, { codes }: Conversion, raw: RawMap): ValueKind {
   return type === 'string' ? { kind: 'text' } : { kind: 'number', integer: wholeLimits(type) !== undefined && isScaledWhole };
 }
 
-function writeSchemaOf(value: ValueKind, type: string, rule: WriteRule): JsonSchema {
-  switch (value.kind) {
-    case 'bool':
-      return { type: 'boolean' };
-    case 'enum':
-      return { type: 'string', enum: value.labels };
-    case 'flags':
-      return { type: 'array', items: { type: 'string' }, uniqueItems: true, description: `of ${value.labels.join(', ')}` };
-    case 'text':
-      return { type: 'string' };
-    case 'bytes':
-      return { type: 'string', pattern: '^([0-9a-fA-F]{2})*$', description: 'hexadecimal digits' };
-    case 'time':
-      return { type: 'string', format: 'date-time', description: 'RFC 3339, such as 2026-01-31T08:00:00Z' };
-    case 'number':
-      return {
-        type: /^u?int64$/.test(type) ? ['number', 'string'] : value.integer ? 'integer' : 'number',
-        ...(rule.min !== undefined && { minimum: rule.min }),
-        ...(rule.max !== undefined && { maximum: rule.max }),
-      };
-  }
+function numberSchemaOf(integer: boolean, type: string, rule: WriteRule): JsonSchema {
+  return {
+    type: /^u?int64$/.test(type) ? ['number', 'string'] : integer ? 'integer' : 'number',
+    ...(rule.min !== undefined && { minimum: rule.min }),
+    ...(rule.max !== undefined && { maximum: rule.max }),
+  };
 }

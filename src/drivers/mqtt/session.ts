@@ -1,36 +1,27 @@
 import { randomUUID } from 'node:crypto';
-import { createConnection } from 'node:net';
-import { connect, type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
+import { connect, type IPublishPacket, type MqttClient } from 'mqtt';
 import { parseDuration, showDuration } from '../../model/duration.ts';
 import { TransportError } from '../../model/errors.ts';
 import type { RawMap } from '../../model/protocol.ts';
 import { escapeControls } from '../../model/text.ts';
 import { type ConnectionStatus, type Log, NoReply } from '../driver.ts';
 import { Message } from './message.ts';
+import { sessionOptions, type Will } from './options.ts';
+import { isListening } from './probe.ts';
 import { TopicIndex } from './topics.ts';
 
 /** A session that lasts this long is no longer counted with the failed attempts before it. */
 const STABLE_AFTER = 10_000;
-const PROBE_WITHIN = 500;
 /** A broker that does not answer must not hold up the end. */
 const STOP_WITHIN = 2000;
 /** Longest pause after another client has taken the session over. */
 const MAX_TAKEOVER_PAUSE = 600_000;
 /** For so long after a kept session is taken up again, messages may be those that waited at the broker. */
 const BACKLOG_FOR = 5000;
-/** Larger packets the broker keeps to itself, where it speaks MQTT 5 (3.1.2.11.4). */
-const MAX_PACKET = 16_777_216 + 65_536;
 /** Filters in one SUBSCRIBE; some brokers take few. */
 const FILTERS_PER_PACKET = 50;
 /** MQTT 5.0, 3.14.2.1: session taken over. */
 const TAKEN_OVER = 0x8e;
-
-export interface Will {
-  readonly topic: string;
-  readonly payload: string | Buffer;
-  readonly qos: 0 | 1;
-  readonly retain: boolean;
-}
 
 export interface Outgoing {
   readonly topic: string;
@@ -127,35 +118,7 @@ export class BrokerSession {
   open(): void {
     if (this.stopped || this.client !== undefined) return;
     const { raw } = this;
-    const tls = (raw.tls ?? {}) as { ca?: string; cert?: string; key?: string; server_name?: string };
-    const will = this.willOf?.();
-    const options: IClientOptions = {
-      protocolVersion: this.version,
-      clientId: this.clientId,
-      clean: raw.clean !== false,
-      keepalive: Math.max(1, Math.round((parseDuration(raw.keepalive) ?? 30_000) / 1000)),
-      connectTimeout: this.timeout,
-      // Connecting again is ours: with growing pauses, and not at all costs.
-      reconnectPeriod: 0,
-      resubscribe: false,
-      queueQoSZero: false,
-      ...(this.version === 5 && {
-        properties: {
-          maximumPacketSize: MAX_PACKET,
-          ...(raw.clean === false && { sessionExpiryInterval: Math.round((parseDuration(raw.session_expiry) ?? 3_600_000) / 1000) }),
-        },
-      }),
-      ...(raw.username !== undefined && { username: String(raw.username) }),
-      ...(raw.password !== undefined && { password: String(raw.password) }),
-      ...(tls.ca !== undefined && { ca: tls.ca }),
-      ...(tls.cert !== undefined && { cert: tls.cert }),
-      ...(tls.key !== undefined && { key: tls.key }),
-      ...(tls.server_name !== undefined && {
-        servername: tls.server_name,
-        wsOptions: { servername: tls.server_name } as NonNullable<IClientOptions['wsOptions']>,
-      }),
-      ...(will !== undefined && { will: { ...will, payload: Buffer.from(will.payload) } }),
-    };
+    const options = sessionOptions(raw, { clientId: this.clientId, version: this.version, timeout: this.timeout }, this.willOf?.());
     let client: MqttClient;
     try {
       client = connect(String(raw.url), options);
@@ -359,22 +322,6 @@ export class BrokerSession {
     this.state = state;
     this.since = Date.now();
   }
-}
-
-/** Whether somebody takes connections where the broker is, without logging in. */
-function isListening(address: string): Promise<boolean> {
-  const { hostname, port, protocol } = new URL(address);
-  const standard = { 'mqtt:': 1883, 'mqtts:': 8883, 'ws:': 80, 'wss:': 443 }[protocol] ?? 1883;
-  return new Promise(resolve => {
-    const socket = createConnection({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || standard, timeout: PROBE_WITHIN });
-    const done = (isThere: boolean): void => {
-      socket.destroy();
-      resolve(isThere);
-    };
-    socket.on('connect', () => done(true));
-    socket.on('timeout', () => done(false));
-    socket.on('error', () => done(false));
-  });
 }
 
 /** Resolves when it is done or has failed, but not later than a stop may take. */

@@ -2,12 +2,13 @@ import type { DeviceEntry } from '../../../model/connection.ts';
 import { Linear } from '../../../model/decimal.ts';
 import { parseDuration } from '../../../model/duration.ts';
 import { TransportError } from '../../../model/errors.ts';
-import type { Point, ValueKind } from '../../../model/point.ts';
+import type { Point } from '../../../model/point.ts';
 import { bad, good, type Reading, type Sample, sampleOf, uncertain } from '../../../model/sample.ts';
 import { escapeControls } from '../../../model/text.ts';
 import type { Value } from '../../../model/value.ts';
 import { Refusal, type WriteReceipt } from '../../../model/write.ts';
 import type { DeviceStatus } from '../../driver.ts';
+import { DATA_TYPES, kindOfFamily } from '../../modbus/types.ts';
 import { convert, rawOf } from '../codec.ts';
 import { type MetricPoint, wholeLimits } from '../point.ts';
 import type { SparkplugAddress } from './address.ts';
@@ -212,7 +213,7 @@ function completed(point: MetricPoint, metric: NamedMetric, type: MetricType): M
   const unit = point.unit ?? said(UNIT_KEYS);
   const isNumber = /^(u?int|float)/.test(type);
   const range = point.range ?? (isNumber && (point.typed ? point.value.kind === 'number' : true) ? rangeOf(metric) : undefined);
-  const typing = point.typed ? {} : { type, value: kindOf(type) };
+  const typing = point.typed ? {} : { type, value: kindOfFamily(DATA_TYPES[type].family, true) };
   const same = unit === point.unit && sameRange(range, point.range) && (point.typed || point.type === type);
   if (same) return point;
   return Object.freeze({
@@ -232,21 +233,6 @@ function rangeOf({ properties }: NamedMetric): readonly [number, number] | undef
       return [Number(ends[0]), Number(ends[1])];
   }
   return undefined;
-}
-
-function kindOf(type: MetricType): ValueKind {
-  switch (type) {
-    case 'bool':
-      return { kind: 'bool' };
-    case 'string':
-      return { kind: 'text' };
-    case 'bytes':
-      return { kind: 'bytes' };
-    case 'unix_ms':
-      return { kind: 'time' };
-    default:
-      return { kind: 'number', integer: wholeLimits(type) !== undefined };
-  }
 }
 
 /** OPC UA's quality of a value, as edge nodes send it in the property `Quality`: 192 good, 500 stale, 0 bad. */
