@@ -1,7 +1,7 @@
 /** One process of the bench `broker`: the publisher, a bare subscriber, or the bridge. Told what to do by its parent. */
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import mqtt from 'mqtt';
-import type { Report } from './broker.ts';
+import type { Report } from './broker-peers.ts';
 import { bridgeOf } from './plant.ts';
 
 const [role = '', url = '', topicsText, rateText] = process.argv.slice(2);
@@ -46,6 +46,15 @@ async function publisher(): Promise<void> {
   });
 }
 
+/** Every topic once, as fast as the broker acknowledges. */
+async function flood(): Promise<void> {
+  const client = await mqtt.connectAsync(url);
+  for (let i = 0; i < topics; i += 500)
+    await Promise.all(
+      Array.from({ length: Math.min(500, topics - i) }, (_, n) => client.publishAsync(`bench/${i + n}`, payloadOf(i + n + 1), { qos: 1 })),
+    );
+}
+
 async function bare(): Promise<void> {
   const client = await mqtt.connectAsync(url);
   const newest = new Map<string, unknown>();
@@ -62,13 +71,23 @@ async function bare(): Promise<void> {
   process.on('message', () => process.send?.(report(heard)));
 }
 
-async function bridge(): Promise<void> {
+function bridge(): Promise<void> {
   const points = Object.fromEntries(
     Array.from({ length: topics }, (_, i) => [
       `p${i}`,
       { topic: `bench/${i}`, value: 'payload.temperature', unit: '°C', stale_after: '60s' },
     ]),
   );
+  return bridgeWith(
+    points,
+    Array.from({ length: topics }, (_, i) => `d.p${i}`),
+  );
+}
+
+const wildcard = (): Promise<void> => bridgeWith({ any: { topic: 'bench/#', value: 'payload.temperature' } }, ['d.any']);
+
+/** A bridge with these points, that tells the newest values of those named. */
+async function bridgeWith(points: object, told: readonly string[]): Promise<void> {
   const running = await bridgeOf({
     connections: { broker: { type: 'mqtt', url } },
     devices: { d: { connection: 'broker', points } },
@@ -84,9 +103,8 @@ async function bridge(): Promise<void> {
   while ((await connection())?.state !== 'connected') await new Promise(resolve => setTimeout(resolve, 50));
   const newest = async (): Promise<number[]> => {
     const values: number[] = [];
-    for (let i = 0; i < topics; i += 500) {
-      const names = Array.from({ length: 500 }, (_, n) => `d.p${i + n}`);
-      const { samples } = await call<{ samples: { value: number }[] }>('read_points', { points: names });
+    for (let i = 0; i < told.length; i += 500) {
+      const { samples } = await call<{ samples: { value: number }[] }>('read_points', { points: told.slice(i, i + 500) });
       values.push(...samples.map(sample => sample.value));
     }
     return values;
@@ -97,7 +115,9 @@ async function bridge(): Promise<void> {
   });
 }
 
-const roles: Readonly<Record<string, () => Promise<void>>> = { publisher, bare, bridge };
-await roles[role]?.();
+const roles: Readonly<Record<string, () => Promise<void>>> = { publisher, flood, bare, bridge, wildcard };
+// The flood goes on while it is reported of.
+const started = roles[role]?.();
+if (role !== 'flood') await started;
 await new Promise(resolve => setTimeout(resolve, 1000));
 process.send?.('ready');

@@ -1,40 +1,18 @@
-import { type ChildProcess, fork, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { Part, startMosquitto } from './broker-peers.ts';
 
 const TOPICS = 1000;
 const RATE = 5000;
 const SECONDS = Number(process.env.BROKER_SECONDS ?? 60);
 const WARM_UP = 5;
 
-/** What a process of the bench tells of itself. */
-export interface Report {
-  readonly cpu_ms: number;
-  readonly messages: number;
-  readonly heap_mb: number;
-  readonly rss_mb: number;
-  /** Newest value by topic. */
-  readonly newest?: readonly number[];
-}
-
 /** 5,000 messages a second over 1,000 topics: the bridge's CPU time a message beside that of a bare subscriber, and its memory. */
 export async function broker(): Promise<void> {
-  if (!(await hasMosquitto())) {
-    process.stdout.write('needs mosquitto; test/system-packages.sh installs it\n');
-    return;
-  }
-  const folder = mkdtempSync(join(tmpdir(), 'fieldbridge-bench-'));
-  const port = await freePort();
-  writeFileSync(join(folder, 'mosquitto.conf'), `listener ${port} 127.0.0.1\nallow_anonymous true\nuser root\nmax_queued_messages 0\n`);
-  const mosquitto = spawn('mosquitto', ['-c', join(folder, 'mosquitto.conf')], { stdio: 'ignore' });
-  await new Promise(resolve => setTimeout(resolve, 500));
-  const url = `mqtt://127.0.0.1:${port}`;
-  const [bare, bridge] = [new Part('bare', url), new Part('bridge', url)];
+  const mosquitto = await startMosquitto();
+  if (mosquitto === undefined) return;
+  const start = (role: string): Part => new Part(role, mosquitto.url, TOPICS, RATE);
+  const [bare, bridge] = [start('bare'), start('bridge')];
   await Promise.all([bare.ready, bridge.ready]);
-  const publisher = new Part('publisher', url);
+  const publisher = start('publisher');
   await publisher.ready;
 
   await wait(WARM_UP);
@@ -49,8 +27,7 @@ export async function broker(): Promise<void> {
   await wait(1);
   const [ofBare, ofBridge] = await Promise.all([bare.report(), bridge.report('stop')]);
   for (const part of [bare, bridge, publisher]) part.kill();
-  mosquitto.kill();
-  rmSync(folder, { recursive: true, force: true });
+  mosquitto.stop();
 
   const each = (i: 0 | 1): number => ((after[i].cpu_ms - before[i].cpu_ms) * 1000) / (after[i].messages - before[i].messages);
   const quarter = Math.max(1, Math.floor(heaps.length / 4));
@@ -69,43 +46,4 @@ export async function broker(): Promise<void> {
   process.stdout.write(`points whose value is not the newest that was sent: ${wrong}\n`);
 }
 
-/** A process of its own, so that its CPU time is its own. */
-class Part {
-  readonly ready: Promise<unknown>;
-  private readonly child: ChildProcess;
-
-  constructor(role: 'bare' | 'bridge' | 'publisher', url: string) {
-    const script = fileURLToPath(new URL('./broker-part.js', import.meta.url));
-    this.child = fork(script, [role, url, String(TOPICS), String(RATE)], { execArgv: ['--expose-gc'] });
-    this.ready = new Promise(resolve => this.child.once('message', resolve));
-  }
-
-  report(word: 'report' | 'stop' = 'report'): Promise<Report> {
-    return new Promise(resolve => {
-      this.child.once('message', message => resolve(message as Report));
-      this.child.send(word);
-    });
-  }
-
-  kill(): void {
-    this.child.kill('SIGKILL');
-  }
-}
-
 const wait = (seconds: number): Promise<void> => new Promise(resolve => setTimeout(resolve, seconds * 1000));
-
-function hasMosquitto(): Promise<boolean> {
-  const child = spawn('mosquitto', ['-h'], { stdio: 'ignore' });
-  return new Promise(resolve => {
-    child.on('error', () => resolve(false));
-    child.on('close', () => resolve(true));
-  });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise(resolve => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
