@@ -86,7 +86,7 @@ describe.skipIf(needsSystem('mosquitto'))('a publisher that means harm', () => {
     ['a prototype in JSON', 'proto', '{"__proto__":{"polluted":"yes"},"constructor":{"prototype":{"polluted":"yes"}}}', 'hostile.proto'],
     ['what every object inherits', 'proto', '{"a":1}', 'hostile.proto'],
   ])('%s: bad and counted', async (_, topic, payload, point) => {
-    const { messages, read, publisher, others } = await open();
+    const { client, messages, read, publisher, others } = await open();
     await publisher.publishAsync(topic, payload, { qos: 1 });
     expect(
       await until(
@@ -95,6 +95,7 @@ describe.skipIf(needsSystem('mosquitto'))('a publisher that means harm', () => {
       ),
     ).toMatchObject({ value: null, quality: 'bad', reason: 'decode_error' });
     expect(await messages()).toMatchObject({ undecodable: 1 });
+    expect((await callTool(client, 'get_status')).text).toContain('; undecodable: 1');
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     await others();
   });

@@ -4,6 +4,12 @@ import { answer, readTool, type Tool } from '../tool.ts';
 
 const anything: JsonSchema = { type: 'object' };
 
+/** Messages of a broker that were not what they should be. */
+function troubleOf(messages: Readonly<Record<string, number>> | undefined): string {
+  const amiss = Object.entries(messages ?? {}).filter(([name, count]) => count > 0 && name !== 'received' && name !== 'sent');
+  return amiss.map(([name, count]) => `; ${name.replaceAll('_', ' ')}: ${count}`).join('');
+}
+
 export function getStatus(status: () => BridgeStatus): Tool {
   return {
     definition: readTool(
@@ -28,7 +34,7 @@ export function getStatus(status: () => BridgeStatus): Tool {
         `${bridge.name}: ${bridge.points.good} of ${bridge.points.total} points good, ${bridge.points.uncertain} uncertain, ${bridge.points.bad} bad; writes ${bridge.writes}`,
         ...now.connections.map(
           one =>
-            `connection ${one.name}: ${one.state} since ${one.since}${one.last_error === undefined ? '' : `; last error: ${one.last_error}`}`,
+            `connection ${one.name}: ${one.state} since ${one.since}${troubleOf(one.messages)}${one.last_error === undefined ? '' : `; last error: ${one.last_error}`}`,
         ),
         ...now.devices.map(
           one =>
