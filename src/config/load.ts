@@ -154,6 +154,7 @@ function compileConnections(raw: RawMap, protocols: readonly Protocol[], report:
     const type = String(connection.type);
     const protocol = protocols.find(one => type in one.connections);
     if (protocol === undefined) return [];
+    protocol.checkConnection?.(connection, (message, key) => report(['connections', name, key], message, 'key'));
     const endpoint = protocol.endpoint(connection);
     const other = byEndpoint.get(endpoint);
     if (other !== undefined && (connection.host ?? connection.path) !== undefined)

@@ -208,6 +208,8 @@ function checkWills(
         `${spec.connection} is one Sparkplug edge node already, and a session can be only one; use another connection`,
       );
     seen.add(spec.connection);
+    if (mapOf(connections[spec.connection]).clean === false)
+      report(['connections', spec.connection, 'clean'], 'a Sparkplug edge node begins each session anew; leave clean out', 'key');
     if (mapOf(connections[spec.connection]).availability !== undefined)
       report(
         ['connections', spec.connection, 'availability'],

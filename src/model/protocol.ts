@@ -25,6 +25,8 @@ export interface Protocol {
   readonly connections: Readonly<Record<string, JsonSchema>>;
   /** What a connection talks to, `host:port`: no two connections may name the same. */
   endpoint(connection: RawMap): string;
+  /** Mistakes of a connection that its schema can not see. */
+  checkConnection?(connection: RawMap, report: (message: string, key: string) => void): void;
   readonly deviceProperties: Readonly<Record<string, JsonSchema>>;
   readonly pointProperties: Readonly<Record<string, JsonSchema>>;
   /** Keys of other protocols' points that this one's take as well. */

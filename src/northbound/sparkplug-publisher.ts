@@ -95,7 +95,7 @@ export class SparkplugPublisher implements Publisher {
     this.seq = 0;
     this.born.clear();
     this.send('NBIRTH', undefined, [
-      { name: 'bdSeq', type: 'uint64', value: BigInt(this.bdSeq), timestamp: now },
+      { name: 'bdSeq', type: 'int64', value: BigInt(this.bdSeq), timestamp: now },
       { name: REBIRTH, type: 'bool', value: false, timestamp: now },
     ]);
     const current = this.context.current();
@@ -207,7 +207,7 @@ export class SparkplugPublisher implements Publisher {
   private death(): Buffer {
     return encodeSparkplug({
       timestamp: Date.now(),
-      metrics: [{ name: 'bdSeq', type: 'uint64', value: BigInt(this.bdSeq), timestamp: Date.now() }],
+      metrics: [{ name: 'bdSeq', type: 'int64', value: BigInt(this.bdSeq), timestamp: Date.now() }],
     });
   }
 

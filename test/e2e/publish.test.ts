@@ -234,7 +234,7 @@ describe.skipIf(skip)('published as Sparkplug B', () => {
       kind: 'NBIRTH',
       seq: 0,
       metrics: [
-        { name: 'bdSeq', type: 'UInt64' },
+        { name: 'bdSeq', type: 'Int64' },
         { name: 'Node Control/Rebirth', value: false },
       ],
     });
@@ -421,6 +421,9 @@ publish: ${publish}
   test('one will a session', () => {
     expect(problems('{ connection: uns, sparkplug: { group: G } }', ', availability: { topic: x }')).toContainEqual(
       expect.stringContaining('a session has one will'),
+    );
+    expect(problems('{ connection: uns, sparkplug: { group: G } }', ', clean: false, client_id: x')).toContainEqual(
+      expect.stringContaining('a Sparkplug edge node begins each session anew'),
     );
   });
 

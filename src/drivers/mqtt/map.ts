@@ -17,6 +17,10 @@ import { isFilter, TopicIndex } from './topics.ts';
 export const mqttProtocol: Protocol = {
   connections: CONNECTIONS,
   endpoint: connection => `${String(connection.url)} ${String(connection.client_id ?? '')}`,
+  checkConnection: (raw, report) => {
+    if (raw.clean === false && raw.client_id === undefined)
+      report('a session that the broker keeps needs a client_id, so that the bridge finds it again', 'clean');
+  },
   deviceProperties: DEVICE_PROPERTIES,
   pointProperties: POINT_PROPERTIES,
   sharedProperties: ['type', 'scale', 'offset', 'enum', 'flags', 'order', 'length', 'invalid', 'bit'],

@@ -97,11 +97,10 @@ export class EdgeNode {
     return device === undefined ? `${NAMESPACE}/${group}/NCMD/${edgeNode}` : `${NAMESPACE}/${group}/DCMD/${edgeNode}/${device}`;
   }
 
-  /** Commands are never retained (Sparkplug 3.0, 6.4.22 and 6.4.26). */
+  /** With QoS 0 and never retained, as the specification has it; what became of a command, the data that follows tells. */
   async command(device: string | undefined, metric: OutgoingMetric): Promise<void> {
     const payload = encodeSparkplug({ timestamp: metric.timestamp, metrics: [metric] });
-    // The specification sends commands with QoS 0; 1 says whether the broker has it, and is accepted by every subscriber.
-    await this.session.publish({ topic: this.commandTopic(device), payload, qos: 1, retain: false });
+    await this.session.publish({ topic: this.commandTopic(device), payload, qos: 0, retain: false });
   }
 
   private hear(message: Message, then: (payload: SparkplugPayload, device: string | undefined) => void): void {
