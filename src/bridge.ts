@@ -21,6 +21,7 @@ import { announce } from './northbound/availability.ts';
 import { JsonPublisher } from './northbound/json-publisher.ts';
 import type { Publisher } from './northbound/publisher.ts';
 import { SparkplugPublisher } from './northbound/sparkplug-publisher.ts';
+import { History } from './store/history.ts';
 import { LiveValues } from './store/live-values.ts';
 
 /** The driver of each type of connection. */
@@ -47,6 +48,7 @@ export class Bridge {
   private readonly drivers: readonly Driver[];
   private readonly publishers: readonly Publisher[];
   private readonly live: LiveValues;
+  private readonly history: History;
   private readonly subscriptions: Subscriptions;
   private readonly audit: AuditLog | undefined;
   private readonly control: Control;
@@ -59,6 +61,7 @@ export class Bridge {
     this.log = log;
     this.audit = audit;
     this.live = new LiveValues(config.plant);
+    this.history = new History(config.history.keep, config.history.maxSamples);
     const visiting = options.visiting === true;
     const drivers = config.connections.flatMap(connection => {
       const devices = config.devices.filter(device => device.connection === connection.name);
@@ -86,7 +89,11 @@ export class Bridge {
       ...(config.bridge.description !== undefined && { description: config.bridge.description }),
     };
     this.subscriptions = new Subscriptions(field, this.live, config.bridge.notifyInterval);
-    this.parts = { catalogue: new Catalogue(identity, { field, control, publishers: this.publishers }, randomUUID()), field, log };
+    this.parts = {
+      catalogue: new Catalogue(identity, { field, control, publishers: this.publishers, history: this.history }, randomUUID()),
+      field,
+      log,
+    };
   }
 
   /** @throws AuditError where writes are enabled and can not be recorded */
@@ -100,6 +107,7 @@ export class Bridge {
   /** Starts polling, and publishing. */
   start(): void {
     this.live.onChange(({ sample }) => {
+      this.history.append(sample);
       for (const publisher of this.publishers) publisher.changed(sample);
     });
     for (const driver of this.drivers) driver.start(samples => this.live.update(samples));

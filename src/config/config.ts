@@ -27,6 +27,8 @@ export interface Config {
     readonly allowedOrigins: readonly string[];
   };
   readonly stdio: { readonly role: Role };
+  /** Milliseconds and samples; 0 turns it off. */
+  readonly history: { readonly keep: number; readonly maxSamples: number };
   readonly log: { readonly level: string };
   readonly warnings: readonly Problem[];
 }

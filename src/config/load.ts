@@ -136,6 +136,7 @@ function assemble(
     },
     http: compileHttp(mapOf(raw.http), report),
     stdio: { role: (mapOf(raw.stdio).role ?? 'viewer') as Role },
+    history: compileHistory(raw.history),
     log: { level: String(mapOf(raw.log).level ?? 'info') },
   };
 }
@@ -213,6 +214,11 @@ function compileDevices(
     });
   }
   return { devices, plants };
+}
+
+function compileHistory(raw: unknown): Config['history'] {
+  const { keep, max_samples } = mapOf(raw);
+  return { keep: raw === 0 ? 0 : (parseDuration(keep ?? '1h') ?? 0), maxSamples: Number(max_samples ?? 1_000_000) };
 }
 
 function compileHttp(raw: RawMap, report: Report): Config['http'] {

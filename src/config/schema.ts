@@ -240,7 +240,22 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
           [],
           { description: 'The log on standard error' },
         ),
-        history: later('Past values in memory'),
+        history: {
+          description: 'Past values of all points, in memory; 0 turns it off',
+          if: { type: 'object' },
+          // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+          then: object({
+            keep: duration('How far back', '1h'),
+            max_samples: {
+              type: 'integer',
+              minimum: 0,
+              maximum: 100_000_000,
+              default: 1_000_000,
+              description: 'Most samples of all points together',
+            },
+          }),
+          else: { const: 0, expected: 'a history as { keep: 1h, max_samples: 1000000 }, or 0' },
+        },
         publish: {
           description: 'Points that are published to a broker: one entry, or a list of them',
           if: { type: 'array' },

@@ -9,6 +9,7 @@ import { ArgumentError, type Call, complaint, type Tool } from './tool.ts';
 import { getStatus } from './tools/get-status.ts';
 import { listPoints } from './tools/list-points.ts';
 import { ownTool } from './tools/own.ts';
+import { readHistory } from './tools/read-history.ts';
 import { readPoints } from './tools/read-points.ts';
 import { waitFor } from './tools/wait-for.ts';
 import { writePoint } from './tools/write-point.ts';
@@ -28,14 +29,21 @@ export class Catalogue {
 
   /** @param run tells this run of the bridge from earlier ones */
   constructor(identity: BridgeIdentity, sources: StatusSources, run: string) {
-    const { field, control } = sources;
+    const { field, control, history } = sources;
     this.identity = identity;
     this.control = control;
     this.writable = [...field.plant.points.values()].some(point => point.write !== undefined);
     const status = () => bridgeStatus(identity, sources);
     this.resources = new Resources(field, status);
     const ajv = newAjv();
-    const general = [listPoints(field.plant), readPoints(field), waitFor(field, run), writePoint(field.plant, control), getStatus(status)];
+    const general = [
+      listPoints(field.plant),
+      readPoints(field),
+      ...(history.enabled ? [readHistory(field, history)] : []),
+      waitFor(field, run),
+      writePoint(field.plant, control),
+      getStatus(status),
+    ];
     for (const tool of [...general, ...field.plant.tools.map(spec => ownTool(spec, field, control))]) {
       this.tools.set(tool.definition.name, { tool, check: new ArgumentCheck(ajv, tool) });
     }

@@ -2,7 +2,7 @@ import { type JsonSchema, object } from '../model/json-schema.ts';
 
 const text = (description: string): JsonSchema => ({ type: 'string', description });
 
-const VALUE: JsonSchema = {
+export const VALUE: JsonSchema = {
   type: ['number', 'string', 'boolean', 'array', 'null'],
   items: { type: 'string' },
   description: 'null where there is no value; whole numbers beyond 2^53 as decimal text',

@@ -3,6 +3,7 @@ import type { Field } from '../control/field.ts';
 import type { ConnectionStatus, DeviceStatus } from '../drivers/driver.ts';
 import type { Quality } from '../model/sample.ts';
 import type { Publisher, PublisherStatus } from '../northbound/publisher.ts';
+import type { History } from '../store/history.ts';
 
 export interface BridgeIdentity {
   readonly name: string;
@@ -33,9 +34,10 @@ export interface StatusSources {
   readonly field: Field;
   readonly control: Control;
   readonly publishers: readonly Publisher[];
+  readonly history: History;
 }
 
-export function bridgeStatus(identity: BridgeIdentity, { field, control, publishers }: StatusSources): BridgeStatus {
+export function bridgeStatus(identity: BridgeIdentity, { field, control, publishers }: Omit<StatusSources, 'history'>): BridgeStatus {
   const points = { total: 0, good: 0, uncertain: 0, bad: 0 };
   for (const point of field.plant.points.values()) {
     points.total++;

@@ -3,7 +3,7 @@ import { showDuration } from '../model/duration.ts';
 import type { JsonSchema } from '../model/json-schema.ts';
 import type { Point } from '../model/point.ts';
 import type { Role } from '../model/role.ts';
-import { type PublicSample, present, type Sample } from '../model/sample.ts';
+import { ageOf, type PublicSample, present, type Sample } from '../model/sample.ts';
 import { showValue } from '../model/value.ts';
 import type { Principal } from '../model/write.ts';
 
@@ -78,7 +78,7 @@ function sentence(sample: Sample, now = performance.now()): string {
     sample.quality === 'bad' && sample.lastGood !== undefined
       ? `; last good value ${showValue(sample.lastGood.value)} at ${new Date(sample.lastGood.wall).toISOString()}`
       : '';
-  return `${sample.point.name} = ${showValue(sample.value)}${unit} (${sample.quality}${reason}${exception}, ${showDuration(Math.max(0, now - sample.at))} old${last})`;
+  return `${sample.point.name} = ${showValue(sample.value)}${unit} (${sample.quality}${reason}${exception}, ${showDuration(Math.max(0, ageOf(sample, now)))} old${last})`;
 }
 
 /** How many samples are told in words; the structured answer has them all. */

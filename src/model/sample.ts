@@ -52,7 +52,7 @@ export function sampleOf(point: Point, reading: Reading, at = performance.now(),
 }
 
 /** Milliseconds since the value was measured or came. */
-const ageOf = (sample: Sample, now: number): number => now - (sample.sourceAt ?? sample.at);
+export const ageOf = (sample: Sample, now: number): number => now - (sample.sourceAt ?? sample.at);
 
 /** The sample, doubted where it has grown too old. */
 export function aged(sample: Sample, now: number): Sample {

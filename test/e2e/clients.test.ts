@@ -59,6 +59,7 @@ describe.each(['http', 'stdio'] as const)('over %s', transport => {
       expect(tools.map(tool => tool.name)).toEqual([
         'list_points',
         'read_points',
+        'read_history',
         'wait_for',
         'write_point',
         'get_status',

@@ -33,6 +33,7 @@ test('every answer of a tool validates against the schema that was listed', asyn
   const calls: Record<string, Record<string, unknown>[]> = {
     list_points: [{}, { query: 'heat' }, { writable: true }],
     read_points: [{ points: ['d.*', 'nope'] }, { points: ['d.pressure'], fresh: true }],
+    read_history: [{ point: 'd.pressure' }, { point: 'd.mode', interval: '10m' }, { point: 'd.pressure', since: '-10s', interval: '1s' }],
     wait_for: [{ points: ['d.pressure'], timeout: '50ms' }, { condition: 'd.pressure >= 0' }],
     write_point: [
       { point: 'd.mode', value: 'off', reason: 'x' },

@@ -8,6 +8,7 @@ import { createServer } from '../../src/mcp/server.ts';
 import { GENERAL_TOOLS } from '../../src/model/plant.ts';
 import type { Role } from '../../src/model/role.ts';
 import { readConfig } from '../../src/protocols.ts';
+import { History } from '../../src/store/history.ts';
 import { LiveValues } from '../../src/store/live-values.ts';
 import { BOILER_HOUSE_MAP } from '../support/boiler-house.ts';
 
@@ -17,7 +18,14 @@ function catalogue() {
   live.stop();
   const field = new Field(plant, live, new Map());
   const control = new Control(field, { ...safety, readOnly: false }, undefined);
-  return { field, made: new Catalogue({ name: 'boiler-house', version: '0' }, { field, control, publishers: [] }, 'run') };
+  return {
+    field,
+    made: new Catalogue(
+      { name: 'boiler-house', version: '0' },
+      { field, control, publishers: [], history: new History(3_600_000, 1000) },
+      'run',
+    ),
+  };
 }
 
 const list = (role: Role) => catalogue().made.list({ name: 'test', role });
