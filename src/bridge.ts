@@ -5,13 +5,14 @@ import type { Config } from './config/config.ts';
 import { AuditLog } from './control/audit.ts';
 import { Control } from './control/control.ts';
 import { Field } from './control/field.ts';
-import type { Driver, DriverContext } from './drivers/driver.ts';
+import type { Driver, DriverContext, Log } from './drivers/driver.ts';
 import { ModbusDriver } from './drivers/modbus/driver.ts';
 import { MqttDriver } from './drivers/mqtt/driver.ts';
 import { HttpListener } from './http/listener.ts';
 import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
 import { findPoints, unknownText } from './mcp/lookup.ts';
+import { Notices } from './mcp/notices.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
 import type { Point } from './model/point.ts';
@@ -49,10 +50,11 @@ export class Bridge {
   private readonly publishers: readonly Publisher[];
   private readonly live: LiveValues;
   private readonly history: History;
+  private readonly notices = new Notices();
   private readonly subscriptions: Subscriptions;
   private readonly audit: AuditLog | undefined;
   private readonly control: Control;
-  private readonly parts: { readonly catalogue: Catalogue; readonly field: Field; readonly log: Logger };
+  private readonly parts: { readonly catalogue: Catalogue; readonly field: Field; readonly log: Logger; readonly notices: Notices };
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
 
   private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined) {
@@ -73,7 +75,7 @@ export class Bridge {
         connection,
         devices,
         visiting,
-        log: log.child({ connection: connection.name }),
+        log: this.tellingLog(connection.name),
         learn: (device: string, points: readonly Point[]) => this.learn(device, points),
       };
       return [[connection.name, new Kind(context)] as const];
@@ -93,6 +95,7 @@ export class Bridge {
       catalogue: new Catalogue(identity, { field, control, publishers: this.publishers, history: this.history }, randomUUID()),
       field,
       log,
+      notices: this.notices,
     };
   }
 
@@ -143,6 +146,22 @@ export class Bridge {
   /** One write through the gates. */
   write(point: Point, value: unknown, request: Omit<WriteRequest, 'point' | 'value'>): Promise<WriteOutcome> {
     return this.control.submit({ ...request, point, value }, new AbortController().signal);
+  }
+
+  /** A connection's log, whose news clients may ask to hear too. */
+  private tellingLog(connection: string): Log {
+    const log = this.log.child({ connection });
+    return {
+      debug: (fields, message) => log.debug(fields, message),
+      info: (fields, message) => {
+        log.info(fields, message);
+        this.notices.say({ level: 'info', logger: connection, text: message });
+      },
+      warn: (fields, message) => {
+        log.warn(fields, message);
+        this.notices.say({ level: 'warning', logger: connection, text: message });
+      },
+    };
   }
 
   /** What goes to brokers shares the session of its connection with what comes from there. */

@@ -3,6 +3,7 @@ import type { Control } from '../control/control.ts';
 import { mayActAs } from '../model/role.ts';
 import type { Principal } from '../model/write.ts';
 import { ArgumentCheck, newAjv } from './arguments.ts';
+import { Prompts } from './prompts.ts';
 import { Resources } from './resources.ts';
 import { type BridgeIdentity, bridgeStatus, type StatusSources } from './status.ts';
 import { ArgumentError, type Call, complaint, type Tool } from './tool.ts';
@@ -23,6 +24,7 @@ interface Entry {
 export class Catalogue {
   readonly identity: BridgeIdentity;
   readonly resources: Resources;
+  readonly prompts: Prompts;
   private readonly tools = new Map<string, Entry>();
   private readonly control: Control;
   private readonly writable: boolean;
@@ -35,6 +37,7 @@ export class Catalogue {
     this.writable = [...field.plant.points.values()].some(point => point.write !== undefined);
     const status = () => bridgeStatus(identity, sources);
     this.resources = new Resources(field, status);
+    this.prompts = new Prompts(field, this.resources, history.enabled);
     const ajv = newAjv();
     const general = [
       listPoints(field.plant),

@@ -18,7 +18,12 @@ export function complete(
       : argument.name === 'point' && uri.includes('{point}')
         ? pointIds(plant, context.device)
         : [];
-  const typed = argument.value.toLowerCase();
+  return completionOf(candidates, argument.value);
+}
+
+/** Names that begin with what was typed, then those that hold it. */
+export function completionOf(candidates: readonly string[], value: string): CompleteResult {
+  const typed = value.toLowerCase();
   const starting = candidates.filter(name => name.startsWith(typed));
   const containing = candidates.filter(name => !name.startsWith(typed) && name.includes(typed));
   const values = [...starting, ...containing];

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from '@modelcontextprotocol/node';
 import { createMcpHandler, InMemoryServerEventBus, isInitializeRequest, isLegacyRequest, type Server } from '@modelcontextprotocol/server';
 import type { Principal } from '../model/write.ts';
+import type { Notice } from './notices.ts';
 import { createServer, MAX_SUBSCRIBED_URIS, type ServerParts } from './server.ts';
 import type { Subscriptions } from './subscriptions.ts';
 
@@ -19,6 +20,7 @@ interface Session {
   readonly server: Server;
   readonly transport: NodeStreamableHTTPServerTransport;
   readonly subscribed: ReadonlySet<string>;
+  readonly hear: (notice: Notice) => void;
   /** Requests and streams that are open now. */
   open: number;
   lastUsed: number;
@@ -36,6 +38,7 @@ export class McpHttp {
   private readonly handler: ReturnType<typeof createMcpHandler>;
   private readonly sessions = new Map<string, Session>();
   private readonly stopListening: () => void;
+  private readonly stopHearing: () => void;
   private readonly sweeper: NodeJS.Timeout;
 
   constructor(parts: ServerParts, subscriptions: Subscriptions, principal: Principal) {
@@ -49,6 +52,9 @@ export class McpHttp {
       onerror,
     });
     this.modern = toNodeHandler(this.handler, { onerror });
+    this.stopHearing = parts.notices.add(notice => {
+      for (const session of this.sessions.values()) session.hear(notice);
+    });
     this.stopListening = subscriptions.add({ updated: uri => this.tell(uri), listChanged: () => this.tellList() });
     this.sweeper = setInterval(() => this.expire(), SWEEP);
     this.sweeper.unref();
@@ -74,6 +80,7 @@ export class McpHttp {
   async close(): Promise<void> {
     clearInterval(this.sweeper);
     this.stopListening();
+    this.stopHearing();
     await this.handler.close();
     await Promise.all([...this.sessions.values()].map(session => session.server.close()));
   }
@@ -102,9 +109,9 @@ export class McpHttp {
 
   private async open(request: ServerRequest, response: ServerResponse, body: unknown): Promise<void> {
     const id = randomUUID();
-    const { server, subscribed } = createServer(this.parts, 'legacy', this.principal);
+    const { server, subscribed, hear } = createServer(this.parts, 'legacy', this.principal);
     const transport = new NodeStreamableHTTPServerTransport({ sessionIdGenerator: () => id });
-    const session: Session = { id, server, transport, subscribed, open: 0, lastUsed: performance.now() };
+    const session: Session = { id, server, transport, subscribed, hear, open: 0, lastUsed: performance.now() };
     server.onclose = () => this.sessions.delete(id);
     this.sessions.set(id, session);
     await server.connect(transport);

@@ -3,7 +3,9 @@ import type { Field } from '../control/field.ts';
 import type { Log } from '../drivers/driver.ts';
 import type { Principal } from '../model/write.ts';
 import type { Catalogue } from './catalogue.ts';
-import { complete } from './completion.ts';
+import { complete, completionOf } from './completion.ts';
+import { LEVELS, type Level, type Notice, type Notices } from './notices.ts';
+import { ArgumentError } from './tool.ts';
 
 export type Era = 'legacy' | 'modern';
 
@@ -16,6 +18,7 @@ export interface ServerParts {
   readonly catalogue: Catalogue;
   readonly field: Field;
   readonly log: Log;
+  readonly notices: Notices;
 }
 
 /** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */
@@ -23,16 +26,28 @@ export function createServer(
   { catalogue, field, log }: ServerParts,
   era: Era,
   principal: Principal,
-): { server: Server; subscribed: ReadonlySet<string> } {
-  const { identity, resources } = catalogue;
+): { server: Server; subscribed: ReadonlySet<string>; hear(notice: Notice): void } {
+  const { identity, resources, prompts } = catalogue;
   const subscribed = new Set<string>();
   const list = { ttlMs: LIST_TTL, cacheScope: 'private' } as const;
   const server = new Server(
     { name: identity.name, title: identity.description ?? identity.name, version: identity.version },
     {
-      capabilities: { tools: { listChanged: true }, resources: { subscribe: true, listChanged: true }, completions: {} },
+      capabilities: {
+        tools: { listChanged: true },
+        resources: { subscribe: true, listChanged: true },
+        prompts: {},
+        completions: {},
+        ...(era === 'legacy' && { logging: {} }),
+      },
       instructions: catalogue.instructions,
-      cacheHints: { 'tools/list': list, 'resources/list': list, 'resources/templates/list': list, 'server/discover': list },
+      cacheHints: {
+        'tools/list': list,
+        'prompts/list': list,
+        'resources/list': list,
+        'resources/templates/list': list,
+        'server/discover': list,
+      },
     },
   );
 
@@ -63,13 +78,35 @@ export function createServer(
     if (found === undefined) throw new ResourceNotFoundError(request.params.uri);
     return era === 'modern' ? { ...found.result, ttlMs: found.ttlMs, cacheScope: 'private' as const } : found.result;
   });
+  server.setRequestHandler('prompts/list', () => ({ prompts: prompts.list() }));
+  server.setRequestHandler('prompts/get', async (request, ctx) => {
+    const { name, arguments: args } = request.params;
+    try {
+      const found = await prompts.get(name, args ?? {}, ctx.mcpReq.signal);
+      if (found !== undefined) return found;
+    } catch (error) {
+      if (!(error instanceof ArgumentError)) throw error;
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, error.message);
+    }
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown prompt: ${JSON.stringify(name)}`);
+  });
   server.setRequestHandler('completion/complete', request => {
     const { ref, argument, context } = request.params;
-    const answer = ref.type === 'ref/resource' ? complete(field.plant, ref.uri, argument, context?.arguments) : undefined;
+    const candidates = ref.type === 'ref/prompt' ? prompts.candidates(ref.name, argument.name) : undefined;
+    const answer =
+      ref.type === 'ref/resource'
+        ? complete(field.plant, ref.uri, argument, context?.arguments)
+        : candidates && completionOf(candidates, argument.value);
     if (answer === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is nothing to complete by this reference');
     return answer;
   });
+  // Nothing is said before a client asks for it, and from then on what is at least as severe.
+  let least: Level | undefined;
   if (era === 'legacy') {
+    server.setRequestHandler('logging/setLevel', request => {
+      least = request.params.level;
+      return {};
+    });
     server.setRequestHandler('resources/subscribe', request => {
       const { uri } = request.params;
       if (!resources.has(uri)) throw new ResourceNotFoundError(uri);
@@ -87,7 +124,11 @@ export function createServer(
     });
   }
   server.onerror = error => log.debug({ err: error }, 'a client sent what could not be understood, or went away');
-  return { server, subscribed };
+  const hear = ({ level, logger, text }: Notice): void => {
+    if (least === undefined || LEVELS.indexOf(level) < LEVELS.indexOf(least)) return;
+    server.notification({ method: 'notifications/message', params: { level, logger, data: text } }).catch(() => undefined);
+  };
+  return { server, subscribed, hear };
 }
 
 /** The client's own name for the audit file: told by the client, so only a label. */

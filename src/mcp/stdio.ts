@@ -102,7 +102,7 @@ export function serveOnStdio(
   const removers: (() => void)[] = [];
   const handle = serveStdio(
     ({ era }) => {
-      const { server, subscribed } = createServer(parts, era, principal);
+      const { server, subscribed, hear } = createServer(parts, era, principal);
       // In the newer era the SDK itself picks what the client listens to.
       const remove = subscriptions.add({
         updated: uri => {
@@ -110,8 +110,13 @@ export function serveOnStdio(
         },
         listChanged: () => void server.sendResourceListChanged().catch(() => undefined),
       });
-      removers.push(remove);
-      server.onclose = remove;
+      const stopHearing = parts.notices.add(hear);
+      const removeBoth = (): void => {
+        remove();
+        stopHearing();
+      };
+      removers.push(removeBoth);
+      server.onclose = removeBoth;
       return server;
     },
     { transport, onerror: error => parts.log.debug({ err: error }, 'a message on standard input could not be understood') },

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { Control } from '../../src/control/control.ts';
 import { Field } from '../../src/control/field.ts';
 import { Catalogue } from '../../src/mcp/catalogue.ts';
+import { Notices } from '../../src/mcp/notices.ts';
 import { createServer } from '../../src/mcp/server.ts';
 import { GENERAL_TOOLS } from '../../src/model/plant.ts';
 import type { Role } from '../../src/model/role.ts';
@@ -74,6 +75,6 @@ test('the general tools are those whose names a map may not take', () => {
 
 test('a server instance costs microseconds, so that each request can have one', () => {
   const { field, made } = catalogue();
-  const parts = { catalogue: made, field, log: pino({ level: 'silent' }) };
+  const parts = { catalogue: made, field, log: pino({ level: 'silent' }), notices: new Notices() };
   for (let i = 0; i < 1000; i++) expect(createServer(parts, 'modern', { name: 'test', role: 'viewer' }).subscribed.size).toBe(0);
 });

@@ -10,7 +10,8 @@ import type { PublicSample } from '../../src/model/sample.ts';
 import type { WriteOutcome } from '../../src/model/write.ts';
 import { readConfig } from '../../src/protocols.ts';
 
-export type Revision = '2025-06-18' | '2025-11-25' | '2026-07-28';
+export type Revision = '2024-11-05' | '2025-03-26' | '2025-06-18' | '2025-11-25' | '2026-07-28';
+/** Those that Streamable HTTP is served for. */
 export const REVISIONS: readonly Revision[] = ['2025-06-18', '2025-11-25', '2026-07-28'];
 
 /** A folder that is gone after the test. */

@@ -4,6 +4,7 @@ import { object } from '../../model/json-schema.ts';
 import type { Point } from '../../model/point.ts';
 import type { History } from '../../store/history.ts';
 import { findPoints, unknownText } from '../lookup.ts';
+import { momentOf } from '../moment.ts';
 import { VALUE } from '../schemas.ts';
 import { type Aggregate, aggregated, type SeriesEntry, thinned } from '../series.ts';
 import { ArgumentError, answer, readTool, type Tool } from '../tool.ts';
@@ -59,8 +60,8 @@ export function readHistory(field: Field, history: History): Tool {
       if (unknown.length > 0 || point === undefined) throw new ArgumentError(unknownText(unknown));
       if (points.length > 1) throw new ArgumentError('point: one point is expected, not a glob of several');
       const now = Date.now();
-      const until = Math.min(now, momentOf(args.until, 'until', now) ?? now);
-      const since = Math.max(now - history.keep, momentOf(args.since, 'since', now) ?? 0);
+      const until = Math.min(now, args.until === undefined ? now : momentOf(String(args.until), 'until', now));
+      const since = Math.max(now - history.keep, args.since === undefined ? 0 : momentOf(String(args.since), 'since', now));
       if (since >= until) throw new ArgumentError(`since: expected a time before until, within the last ${showDuration(history.keep)}`);
       const how = howOf(point, args);
       const moments = history.between(point, since, until);
@@ -69,15 +70,6 @@ export function readHistory(field: Field, history: History): Tool {
       return Promise.resolve(told(point, aggregated(moments, since, until, interval, how), interval));
     },
   };
-}
-
-function momentOf(value: unknown, name: string, now: number): number | undefined {
-  if (value === undefined) return undefined;
-  const text = String(value);
-  const ago = text.startsWith('-') ? parseDuration(text.slice(1)) : undefined;
-  const moment = ago === undefined ? Date.parse(text) : now - ago;
-  if (Number.isFinite(moment) && (ago !== undefined || /^\d{4}-\d\d-\d\dT/.test(text))) return moment;
-  throw new ArgumentError(`${name}: a time such as 2026-01-31T08:00:00Z or -15m is expected, got ${JSON.stringify(text)}`);
 }
 
 function howOf(point: Point, args: Readonly<Record<string, unknown>>): Aggregate | 'raw' {
