@@ -1,6 +1,6 @@
 import type { Point } from '../model/point.ts';
 import type { Quality, Sample } from '../model/sample.ts';
-import type { Value } from '../model/value.ts';
+import { sameValue, type Value } from '../model/value.ts';
 
 /** A value and when it began to hold; it holds until the next. */
 export interface Moment {
@@ -39,6 +39,11 @@ class Series {
     this.values = this.values.slice(this.start);
     this.qualities = this.qualities.slice(this.start);
     this.start = 0;
+  }
+
+  /** Whether this is what holds already. */
+  ends(value: Value, quality: Quality): boolean {
+    return this.length > 0 && this.qualities.at(-1) === quality && sameValue(this.values.at(-1) ?? null, value);
   }
 
   /** Whether an entry in the order of all stands for a sample that is gone; asked once for each entry, oldest first. */
@@ -102,6 +107,8 @@ export class History {
     if (!this.enabled) return;
     const series = this.series.get(point.name) ?? new Series();
     this.series.set(point.name, series);
+    // Another reason for having no value is no other value.
+    if (series.ends(value, quality)) return;
     series.push(wall, value, quality);
     this.order.push(series);
     this.count++;

@@ -51,7 +51,7 @@ const toolNames = async (client: Awaited<ReturnType<TestBridge['client']>>) => (
 describe('the switches', () => {
   test('writes are disabled unless they are enabled: tools that write are not shown, and refuse', async () => {
     const { client, written } = await plant({ writes: 'disabled' });
-    expect(await toolNames(client)).toEqual(['list_points', 'read_points', 'wait_for', 'get_status', 'read_level']);
+    expect(await toolNames(client)).toEqual(['list_points', 'read_points', 'read_history', 'wait_for', 'get_status', 'read_level']);
     for (const [name, args] of [
       ['write_point', { point: 'd.level', value: 5, reason: 'x' }],
       ['toggle_valve', {}],

@@ -14,7 +14,7 @@ async function open(more: object = {}) {
   const unit = new MemoryUnit().set('holding', 0, 100, 1);
   const plc = await startPlc(unit);
   const points = { level: { holding: 0, unit: '%', deadband: 2 }, mode: { holding: 1, enum: { 0: 'off', 1: 'auto' } } };
-  const bridge = await TestBridge.start(deviceMap(plc.port, points, { device: { poll_interval: '20ms' }, ...more }));
+  const bridge = await TestBridge.start(deviceMap(plc.port, points, { device: { poll_interval: '20ms', stale_after: '10s' }, ...more }));
   const client = await bridge.client();
   await until(
     () => readSamples(client, ['d.*']),
