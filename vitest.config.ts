@@ -7,6 +7,8 @@ export default defineConfig({
     testTimeout: 20_000,
     hookTimeout: 20_000,
     pool: 'forks',
+    // No module of the project keeps state, so each is loaded once for all files of a worker.
+    isolate: false,
     maxWorkers: 2,
     reporters: ['default', new SummaryReporter()],
   },

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { clientSnippets } from './client-snippets.ts';
+import { clientSnippets } from '../src/cli/client-snippets.ts';
 
 /**
  * `npm run demo [-- HTTP_PORT [MODBUS_PORT]]`: the simulated boiler house and the bridge with its shipped map, each a process of its own, as they

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { ClientConfigOptions } from './cli/client-config.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
@@ -94,6 +95,13 @@ program
   .option('--timeout <ms>', 'for one request', Number, 500)
   .option('--delay <ms>', 'silence between two requests', Number, 50)
   .action(async (options: RawScanOptions) => (await import('./cli/scan.ts')).scan(options));
+program
+  .command('client-config')
+  .description('print what to paste into each known MCP client')
+  .argument('<config...>', CONFIG)
+  .option('--client <name>', 'one client alone, such as "Claude Code"')
+  .addOption(new Option('--transport <transport>', 'one transport alone').choices(['http', 'stdio']))
+  .action(async (files: string[], options: ClientConfigOptions) => (await import('./cli/client-config.ts')).clientConfig(files, options));
 program
   .command('schema')
   .description('print the JSON Schema of a configuration')

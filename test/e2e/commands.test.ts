@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -83,6 +84,43 @@ test('plan shows what a broker is listened to for', async () => {
     ['press', 'Sparkplug / G / E / D: Process/Heat', 'heat'],
     ['rest', 'Sparkplug / G / E', '(whatever its birth certificate brings)'],
   ]);
+});
+
+describe('client-config', () => {
+  const map = () =>
+    writeYaml(temporaryFolder(), {
+      connections: { plc: { type: 'modbus-tcp', host: '192.0.2.1' } },
+      devices: { d: { connection: 'plc', points: { a: { holding: 1 } } } },
+      http: { listen: '127.0.0.1:8600', path: '/plant' },
+    });
+
+  test('prints what to paste into each client, with the endpoint and the whole path of the map', async () => {
+    const file = map();
+    const { code, stdout } = await runCli(['client-config', file]);
+    expect(code).toBe(0);
+    expect(stdout.match(/^# .*/gm)?.map(line => line.replace(/:.*/, ''))).toEqual(
+      ['Claude Desktop', 'Claude Desktop', 'Claude Code', 'Claude Code', 'VS Code', 'VS Code', 'Cursor', 'Cursor'].map((name, i) =>
+        expect.stringContaining(`# ${name}, over ${[1, 2, 4, 6].includes(i) ? 'HTTP' : 'stdio'}`),
+      ),
+    );
+    expect(stdout).toContain('claude mcp add --transport http fieldbridge http://127.0.0.1:8600/plant');
+    const { stdout: one } = await runCli(['client-config', file, '--client', 'cursor', '--transport', 'stdio']);
+    const { command, args } = (
+      JSON.parse(one.slice(one.indexOf('\n'))) as { mcpServers: { fieldbridge: { command: string; args: string[] } } }
+    ).mcpServers.fieldbridge;
+    // What it prints is a bridge that answers.
+    expect([command, ...args.slice(1)]).toEqual([process.execPath, 'stdio', file]);
+    const initialize = { jsonrpc: '2.0', id: 1, method: 'ping' };
+    const child = spawnSync(command, args, { input: `${JSON.stringify(initialize)}\n`, encoding: 'utf8' });
+    expect(child.stdout).toContain('"id":1');
+  });
+
+  test('an unknown client is told which there are', async () => {
+    expect(await runCli(['client-config', map(), '--client', 'Cursr'])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('there are Claude Desktop, Claude Code, VS Code, Cursor — did you mean Cursor?'),
+    });
+  });
 });
 
 describe('read, watch and write', () => {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { expect, onTestFinished, test } from 'vitest';
-import { clientSnippets } from '../../simulators/client-snippets.ts';
+import { clientSnippets } from '../../src/cli/client-snippets.ts';
 import { callTool, until } from '../support/bridge.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
