@@ -15,6 +15,7 @@ import { findPoints, unknownText } from './mcp/lookup.ts';
 import { Notices } from './mcp/notices.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
+import { Trace } from './mcp/trace.ts';
 import type { Point } from './model/point.ts';
 import type { Sample } from './model/sample.ts';
 import type { WriteOutcome, WriteRequest } from './model/write.ts';
@@ -40,6 +41,8 @@ export interface BridgeOptions {
   /** A command of its own beside a daemon: it publishes nothing, and takes nobody's place. */
   readonly visiting?: boolean;
   readonly log: Logger;
+  /** A file for every message of every client. */
+  readonly trace?: string;
 }
 
 /** A running bridge: the drivers, what they found, and the doors for clients. */
@@ -54,10 +57,16 @@ export class Bridge {
   private readonly subscriptions: Subscriptions;
   private readonly audit: AuditLog | undefined;
   private readonly control: Control;
-  private readonly parts: { readonly catalogue: Catalogue; readonly field: Field; readonly log: Logger; readonly notices: Notices };
+  private readonly parts: {
+    readonly catalogue: Catalogue;
+    readonly field: Field;
+    readonly log: Logger;
+    readonly notices: Notices;
+    readonly trace?: Trace;
+  };
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
 
-  private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined) {
+  private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined, trace: Trace | undefined) {
     const { log } = options;
     this.config = config;
     this.log = log;
@@ -96,13 +105,15 @@ export class Bridge {
       field,
       log,
       notices: this.notices,
+      ...(trace !== undefined && { trace }),
     };
   }
 
   /** @throws AuditError where writes are enabled and can not be recorded */
   static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
     const audit = config.safety.writes && !options.readOnly ? await AuditLog.open(config.safety.audit) : undefined;
-    const bridge = new Bridge(config, options, audit);
+    const trace = options.trace === undefined ? undefined : await Trace.open(options.trace);
+    const bridge = new Bridge(config, options, audit, trace);
     await Promise.all(bridge.publishers.map(publisher => publisher.open()));
     return bridge;
   }
@@ -208,5 +219,6 @@ export class Bridge {
     await this.http?.listener.stop();
     this.live.stop();
     await this.audit?.close();
+    await this.parts.trace?.close();
   }
 }

@@ -21,6 +21,8 @@ const program = new Command('fieldbridge')
 const POINTS = 'names such as boiler.pressure, or globs such as boiler.*';
 const MORE = ['-c, --config <files...>', 'more files, merged after it'] as const;
 
+const TRACE = ['--trace <file>', 'write every message of both directions to this file, one JSON a line, without secrets'] as const;
+
 const CONFIG = 'the map: a YAML file, or several that are merged in the order given';
 
 // Each command loads what it needs and no more: checking a map takes a fraction of what serving it takes.
@@ -30,12 +32,14 @@ program
   .description('poll, and serve MCP over HTTP')
   .argument('<config...>', CONFIG)
   .option('--read-only', 'write nothing, whatever the configuration says')
+  .option(...TRACE)
   .action(async (files: string[], options: StartOptions) => (await import('./cli/run.ts')).run(files, options));
 program
   .command('stdio')
   .description('serve one MCP client on standard input and output')
   .argument('<config...>', CONFIG)
   .option('--read-only', 'write nothing, whatever the configuration says')
+  .option(...TRACE)
   .action(async (files: string[], options: StartOptions) => (await import('./cli/stdio.ts')).stdio(files, options));
 program
   .command('check')

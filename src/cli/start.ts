@@ -6,6 +6,8 @@ export interface StartOptions {
   readonly readOnly?: true;
   /** Logs only what is amiss: for commands whose output is for people. */
   readonly quiet?: true;
+  /** A file for every message of every client. */
+  readonly trace?: string;
   /** A command beside a daemon. */
   readonly visiting?: true;
 }
@@ -18,6 +20,7 @@ export async function createBridge(files: readonly string[], options: StartOptio
     version: packageVersion(),
     readOnly: options.readOnly === true,
     visiting: options.visiting === true,
+    ...(options.trace !== undefined && { trace: options.trace }),
     log: createLog(options.quiet === true ? 'warn' : config.log.level),
   });
 }

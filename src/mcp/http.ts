@@ -65,6 +65,13 @@ export class McpHttp {
   }
 
   async handle(request: ServerRequest, response: ServerResponse, body: unknown): Promise<void> {
+    const { trace } = this.parts;
+    if (trace !== undefined) {
+      const id = request.headers['mcp-session-id'];
+      const session = typeof id === 'string' ? id : undefined;
+      for (const message of Array.isArray(body) ? body : body === undefined ? [] : [body]) trace.record('in', 'http', message, session);
+      trace.follow(response, session);
+    }
     if (isTooGreedy(body))
       return reject(
         response,

@@ -6,6 +6,7 @@ import type { Catalogue } from './catalogue.ts';
 import { complete, completionOf } from './completion.ts';
 import { LEVELS, type Level, type Notice, type Notices } from './notices.ts';
 import { ArgumentError } from './tool.ts';
+import type { Trace } from './trace.ts';
 
 export type Era = 'legacy' | 'modern';
 
@@ -19,6 +20,8 @@ export interface ServerParts {
   readonly field: Field;
   readonly log: Log;
   readonly notices: Notices;
+  /** Where every message is written, if somebody wants to see them. */
+  readonly trace?: Trace;
 }
 
 /** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */

@@ -11,6 +11,7 @@ import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/s
 import type { Principal } from '../model/write.ts';
 import { createServer, type ServerParts } from './server.ts';
 import type { Subscriptions } from './subscriptions.ts';
+import type { Trace } from './trace.ts';
 
 type Id = string | number;
 
@@ -29,8 +30,11 @@ class DrainingTransport implements Transport {
   private ended = false;
   private sending = 0;
 
-  constructor(input: Readable, output: Writable) {
+  private readonly trace: Trace | undefined;
+
+  constructor(input: Readable, output: Writable, trace: Trace | undefined) {
     this.input = input;
+    this.trace = trace;
     this.inner = new StdioServerTransport(this.pipe, output);
     output.on('error', () => void this.close());
   }
@@ -47,6 +51,7 @@ class DrainingTransport implements Transport {
   }
 
   async send(message: JSONRPCMessage): Promise<void> {
+    this.trace?.record('out', 'stdio', message);
     this.sending++;
     try {
       await this.inner.send(message);
@@ -62,6 +67,7 @@ class DrainingTransport implements Transport {
   }
 
   private receive(message: JSONRPCMessage): void {
+    this.trace?.record('in', 'stdio', message);
     // A listening stream has no answer until it ends.
     if (isJSONRPCRequest(message) && message.method !== 'subscriptions/listen') this.unanswered.add(message.id);
     const cancelled =
@@ -94,7 +100,7 @@ export function serveOnStdio(
   principal: Principal,
   streams: { readonly input: Readable; readonly output: Writable },
 ): { readonly ended: Promise<void>; close(): Promise<void> } {
-  const transport = new DrainingTransport(streams.input, streams.output);
+  const transport = new DrainingTransport(streams.input, streams.output, parts.trace);
   let tellEnded: () => void = () => undefined;
   const ended = new Promise<void>(resolve => {
     tellEnded = resolve;
