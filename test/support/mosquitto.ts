@@ -56,8 +56,9 @@ export class Mosquitto {
     );
   }
 
-  kill(): void {
-    this.child?.kill('SIGKILL');
+  /** @param signal SIGTERM ends it in order */
+  kill(signal: 'SIGKILL' | 'SIGTERM' = 'SIGKILL'): void {
+    this.child?.kill(signal);
     this.child = undefined;
   }
 

@@ -22,6 +22,14 @@ const BACKLOG_FOR = 5000;
 const FILTERS_PER_PACKET = 50;
 /** MQTT 5.0, 3.14.2.1: session taken over. */
 const TAKEN_OVER = 0x8e;
+const DISCONNECTS: ReadonlyMap<number, string> = new Map([
+  [0x87, 'the broker ended the session: not authorized'],
+  [0x8b, 'the broker is shutting down'],
+  [0x8d, 'the broker ended the session: it heard nothing for longer than the keepalive'],
+  [0x95, 'the broker ended the session: a packet was too large'],
+  [0x97, 'the broker ended the session: a quota was exceeded'],
+  [0x98, 'the broker ended the session by order of its administrator'],
+]);
 
 export interface Outgoing {
   readonly topic: string;
@@ -128,7 +136,7 @@ export class BrokerSession {
       this.enter('disconnected');
       this.lastError = wordsOf(error);
       if (isNews) for (const member of this.members) member.onLost?.();
-      this.retry(false, isNews);
+      this.retry(undefined, isNews);
       return;
     }
     this.client = client;
@@ -141,6 +149,9 @@ export class BrokerSession {
     });
     client.on('disconnect', packet => {
       takenOver = packet.reasonCode === TAKEN_OVER;
+      const code = packet.reasonCode ?? 0;
+      if (!takenOver)
+        reason = DISCONNECTS.get(code) ?? `the broker ended the session with the reason 0x${code.toString(16).padStart(2, '0')}`;
     });
     client.on('close', () => this.onClosed(client, reason, takenOver));
   }
@@ -276,18 +287,25 @@ export class BrokerSession {
     this.enter('disconnected');
     this.lastError = reason ?? 'the broker closed the connection';
     if (isNews) for (const member of this.members) member.onLost?.();
-    if (takenOver || !wasConnected || reason !== undefined) this.retry(takenOver, isNews);
+    if (takenOver || !wasConnected || reason !== undefined) this.retry(takenOver ? 'told' : undefined, isNews);
     // Not every broker says why it closes a session; one that still takes connections has no trouble of its own.
-    else void isListening(String(this.raw.url)).then(isThere => this.retry(isThere, isNews));
+    else void isListening(String(this.raw.url)).then(isThere => this.retry(isThere ? 'seen' : undefined, isNews));
   }
 
-  private retry(takenOver: boolean, isNews: boolean): void {
+  /** @param takenOver by another client, as the broker has told, or as far as can be seen */
+  private retry(takenOver: 'told' | 'seen' | undefined, isNews: boolean): void {
     if (this.stopped) return;
     const { initial, max } = this.pauses;
     const jitter = 0.75 + Math.random() * 0.25;
-    const pause = (takenOver ? this.takeoverPause(this.takeovers++) : Math.min(max, initial * 2 ** Math.min(this.attempt++, 20))) * jitter;
-    if (takenOver)
-      this.lastError = `another client has taken the session over: it uses the client id ${this.clientId} too; give each its own (trying again in ${showDuration(Math.round(pause))})`;
+    const pause =
+      (takenOver !== undefined ? this.takeoverPause(this.takeovers++) : Math.min(max, initial * 2 ** Math.min(this.attempt++, 20))) *
+      jitter;
+    const how =
+      takenOver === 'told'
+        ? 'another client has taken the session over'
+        : 'the broker is there, and has ended the session: another client seems to have taken it over';
+    if (takenOver !== undefined)
+      this.lastError = `${how}. It uses the client id ${this.clientId} too; give each its own (trying again in ${showDuration(Math.round(pause))})`;
     if (isNews) this.log.warn({ retry_ms: Math.round(pause) }, `connection lost: ${this.lastError ?? ''}`);
     this.retryTimer = setTimeout(() => this.open(), pause);
   }
