@@ -53,7 +53,7 @@ test('bounded by samples of all points together: the oldest of all goes first', 
 });
 
 test('whatever comes, as many are held as were told of, and the bounds hold', () => {
-  const step = fc.record({ of: fc.constantFrom(A, B), after: fc.integer({ min: 0, max: 5000 }), value: fc.integer() });
+  const step = fc.record({ of: fc.constantFrom(A, B), after: fc.integer({ min: 0, max: 5000 }), value: fc.integer({ min: 0, max: 5 }) });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 400 }), fc.integer({ min: 1, max: 50 }), (steps, most) => {
       const history = new History(20_000, most);
@@ -61,7 +61,9 @@ test('whatever comes, as many are held as were told of, and the bounds hold', ()
       for (const { of, after, value } of steps) {
         vi.advanceTimersByTime(after);
         add(history, of, value);
-        told.set(of, [...(told.get(of) ?? []), value]);
+        // What says nothing new is left out.
+        const before = told.get(of) ?? [];
+        if (before.at(-1) !== value) told.set(of, [...before, value]);
         expect(history.size).toBeLessThanOrEqual(most);
       }
       for (const [of, values] of told) {
