@@ -12,6 +12,9 @@ import { ROLES } from './model/role.ts';
 const FAILED = 1;
 const MISTAKEN = 2;
 
+/** A reader that has stopped does not hold the end for longer. */
+const FLUSH_WITHIN = 2000;
+
 const program = new Command('fieldbridge')
   .description('Lets an AI assistant read sensors and actuate valves, safely')
   .version(packageVersion())
@@ -120,8 +123,8 @@ try {
 } catch (error) {
   fail(error);
 }
-// What still holds the event loop has nothing to finish any more, but what was printed shall be out.
-await new Promise(resolve => process.stdout.write('', resolve));
+// What still holds the event loop has nothing to finish any more, but what was printed shall be out: to whoever reads it.
+await Promise.race([new Promise(resolve => process.stdout.write('', resolve)), new Promise(resolve => setTimeout(resolve, FLUSH_WITHIN))]);
 process.exit();
 
 /** A word as a register list or a Modbus master prints it. */

@@ -1,5 +1,6 @@
 import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
 import type { Problem } from '../model/errors.ts';
+import type { HttpLimits } from '../model/limits.ts';
 import type { Plant } from '../model/plant.ts';
 import type { Availability, PublishSpec } from '../model/publish.ts';
 import type { Role } from '../model/role.ts';
@@ -25,6 +26,7 @@ export interface Config {
     readonly path: string;
     readonly allowedHosts: readonly string[];
     readonly allowedOrigins: readonly string[];
+    readonly limits: HttpLimits;
   };
   readonly stdio: { readonly role: Role };
   /** Milliseconds and samples; 0 turns it off. */

@@ -2,9 +2,11 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseDuration } from '../model/duration.ts';
 import { ConfigError, type Problem } from '../model/errors.ts';
+import { DEFAULT_LIMITS, type HttpLimits } from '../model/limits.ts';
 import { type Device, Plant } from '../model/plant.ts';
 import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
 import type { Role } from '../model/role.ts';
+import { parseSize } from '../model/size.ts';
 import type { Config } from './config.ts';
 import { reportForeignKeys } from './foreign.ts';
 import { availabilityOf, compilePublish } from './publish.ts';
@@ -238,6 +240,19 @@ function compileHttp(raw: RawMap, report: Report): Config['http'] {
     path: String(raw.path ?? '/mcp'),
     allowedHosts: listOf(raw.allowed_hosts),
     allowedOrigins: listOf(raw.allowed_origins),
+    limits: compileLimits(mapOf(raw.limits)),
+  };
+}
+
+function compileLimits(raw: RawMap): HttpLimits {
+  const count = (value: unknown, byDefault: number): number => (value === undefined ? byDefault : Number(value));
+  return {
+    body: parseSize(raw.body) ?? DEFAULT_LIMITS.body,
+    connections: count(raw.connections, DEFAULT_LIMITS.connections),
+    sessions: count(raw.sessions, DEFAULT_LIMITS.sessions),
+    streams: count(raw.streams, DEFAULT_LIMITS.streams),
+    urisPerStream: count(raw.uris_per_stream, DEFAULT_LIMITS.urisPerStream),
+    unsent: parseSize(raw.unsent) ?? DEFAULT_LIMITS.unsent,
   };
 }
 

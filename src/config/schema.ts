@@ -1,6 +1,8 @@
 import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
+import { DEFAULT_LIMITS } from '../model/limits.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
+import { SIZE_PATTERN } from '../model/size.ts';
 import { publication } from './publish.ts';
 
 const NAME = {
@@ -47,6 +49,22 @@ const safety = object({
   audit: { type: 'string', minLength: 1, description: 'The file in which every write, refusal and outcome is recorded' },
 });
 
+const size = (description: string, byDefault: string): JsonSchema => ({
+  type: 'string',
+  pattern: SIZE_PATTERN,
+  expected: 'a size such as 64kB or 1MB',
+  default: byDefault,
+  description,
+});
+
+const count = (description: string, byDefault: number): JsonSchema => ({
+  type: 'integer',
+  minimum: 1,
+  maximum: 100_000,
+  default: byDefault,
+  description,
+});
+
 const http = object({
   listen: {
     type: 'string',
@@ -67,7 +85,20 @@ const http = object({
     items: { type: 'string' },
     description: 'Host names of web pages that may call the bridge from a browser',
   },
-  limits: later('Bounds on clients'),
+  limits: object(
+    {
+      body: size('Largest request', '64kB'),
+      connections: count('Most connections at a time', DEFAULT_LIMITS.connections),
+      sessions: count('Most sessions of clients older than 2026-07-28', DEFAULT_LIMITS.sessions),
+      streams: count('Most streams of notifications at a time', DEFAULT_LIMITS.streams),
+      uris_per_stream: count('Most resources that one connection subscribes to', DEFAULT_LIMITS.urisPerStream),
+      unsent: size('Bytes that wait for a client that does not read; beyond it, it is cut', '1MB'),
+      streams_per_principal: later('Most streams of one caller'),
+      requests_per_second: later('Most requests of one caller in a second'),
+    },
+    [],
+    { description: 'Bounds on clients' },
+  ),
   tls: later('Certificate and key of the listener'),
   auth: later('Who may call the bridge'),
   insecure: later('Accepts a listener without protection'),

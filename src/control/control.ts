@@ -241,7 +241,10 @@ export class Control {
     return outcome;
   }
 
-  private facts({ point, principal, reason, requestId, value, toggle }: WriteRequest, progress: Progress): Record<string, unknown> {
+  private facts(
+    { point, principal, reason, requestId, value, toggle, traceId }: WriteRequest,
+    progress: Progress,
+  ): Record<string, unknown> {
     return {
       point: point.name,
       requested: progress.wanted === undefined ? asJson(value) : toJson(progress.wanted),
@@ -252,6 +255,7 @@ export class Control {
       principal: principal.name,
       role: principal.role,
       ...(principal.client !== undefined && { client: principal.client }),
+      ...(traceId !== undefined && { trace_id: traceId }),
       ...(requestId !== undefined && { request_id: requestId }),
     };
   }

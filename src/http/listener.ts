@@ -3,10 +3,11 @@ import type { AddressInfo } from 'node:net';
 import { hostHeaderValidation, originValidation } from '@modelcontextprotocol/fastify';
 import { localhostAllowedHostnames, localhostAllowedOrigins } from '@modelcontextprotocol/server';
 import Fastify, { type FastifyError, type FastifyInstance } from 'fastify';
-import type { McpHttp, ServerRequest } from '../mcp/http.ts';
+import type { ServerRequest } from '../mcp/exchange.ts';
+import type { McpHttp } from '../mcp/http.ts';
 import { systemReason } from '../model/errors.ts';
+import type { HttpLimits } from '../model/limits.ts';
 
-const BODY_LIMIT = 64 * 1024;
 const HEADERS_TIMEOUT = 10_000;
 const REQUEST_TIMEOUT = 30_000;
 /** A client that takes nothing off its stream for this long is cut. */
@@ -18,6 +19,7 @@ export interface HttpSettings {
   readonly path: string;
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
+  readonly limits: HttpLimits;
 }
 
 class ListenError extends Error {}
@@ -31,13 +33,16 @@ export class HttpListener {
 
   constructor(settings: HttpSettings, mcp: McpHttp) {
     this.settings = settings;
-    this.app = Fastify({ bodyLimit: BODY_LIMIT, requestTimeout: REQUEST_TIMEOUT, forceCloseConnections: true });
+    const { body: bodyLimit, connections } = settings.limits;
+    this.app = Fastify({ bodyLimit, requestTimeout: REQUEST_TIMEOUT, forceCloseConnections: true });
     this.app.server.headersTimeout = HEADERS_TIMEOUT;
+    this.app.server.maxConnections = connections;
     // A page that resolves its own name to this address must not reach the bridge as if it were its own.
     this.app.addHook('onRequest', hostHeaderValidation([...localhostAllowedHostnames(), ...settings.allowedHosts]));
     this.app.addHook('onRequest', originValidation([...localhostAllowedOrigins(), ...settings.allowedOrigins.map(hostOf)]));
     // Some clients name a content type where they send nothing, with DELETE for one.
     const parseJson = this.app.getDefaultJsonParser('error', 'error');
+    this.app.removeContentTypeParser('text/plain');
     this.app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
       if (body === '' && request.method !== 'POST') done(null, undefined);
       else void parseJson(request, body, done);
@@ -48,7 +53,7 @@ export class HttpListener {
         status === 400
           ? [-32700, 'Parse error: the body is no JSON']
           : status === 413
-            ? [-32600, `The body is larger than ${BODY_LIMIT / 1024} kB`]
+            ? [-32600, `The body is larger than ${bodyLimit / 1000} kB`]
             : status === 415
               ? [-32600, 'The body has to be application/json']
               : [-32603, 'Internal error'];

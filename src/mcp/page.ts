@@ -1,5 +1,7 @@
+import type { Page } from './served.ts';
+
 /** One page of a list, with the cursor of the next. Cursors are opaque to clients. */
-export function pageOf<T>(items: readonly T[], size: number, cursor: string | undefined): { items: T[]; nextCursor?: string } | undefined {
+export function pageOf<T>(items: readonly T[], size: number, cursor: string | undefined): Page<T> | undefined {
   const start = cursor === undefined ? 0 : decode(cursor);
   if (start === undefined || start > items.length) return undefined;
   const end = start + size;

@@ -8,7 +8,7 @@ import { ArgumentError } from './tool.ts';
 /** Devices whose samples a report begins with; the rest is there to be read. */
 const MAX_DEVICES = 20;
 
-const PROMPTS: readonly Prompt[] = [
+export const PROMPTS: readonly Prompt[] = [
   {
     name: 'diagnose_device',
     title: 'Diagnose a device',
@@ -33,10 +33,6 @@ export class Prompts {
     this.field = field;
     this.resources = resources;
     this.hasHistory = hasHistory;
-  }
-
-  list(): Prompt[] {
-    return [...PROMPTS];
   }
 
   /**

@@ -1,8 +1,9 @@
-import type { ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult, Resource } from '@modelcontextprotocol/server';
+import type { ReadResourceResult, Resource, ResourceTemplateType } from '@modelcontextprotocol/server';
 import type { Field } from '../control/field.ts';
 import type { Device } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
 import { pageOf } from './page.ts';
+import type { Page } from './served.ts';
 import type { BridgeStatus } from './status.ts';
 import { describePoint, presentAll } from './tool.ts';
 
@@ -10,6 +11,11 @@ const MIME = 'application/json';
 const PAGE = 200;
 export const STATUS_URI = 'plant://status';
 const STATUS_TTL = 1000;
+
+export const TEMPLATES: readonly ResourceTemplateType[] = [
+  { uriTemplate: 'plant://{device}', name: 'device', title: 'All samples of a device', mimeType: MIME },
+  { uriTemplate: 'plant://{device}/{point}', name: 'point', title: 'One sample', mimeType: MIME },
+];
 
 /** The plant as resources: its state, its devices, its points. */
 export class Resources {
@@ -26,7 +32,7 @@ export class Resources {
   }
 
   /** @returns undefined for a cursor that is none */
-  list(cursor: string | undefined): ListResourcesResult | undefined {
+  list(cursor: string | undefined): Page<Resource> | undefined {
     const { plant } = this.field;
     const status: Resource = {
       uri: STATUS_URI,
@@ -38,17 +44,8 @@ export class Resources {
     const all = [undefined, ...plant.devices.values(), ...plant.visible()];
     const page = pageOf(all, PAGE, cursor);
     if (page === undefined) return undefined;
-    const resources = page.items.map(item => (item === undefined ? status : 'points' in item ? this.ofDevice(item) : this.ofPoint(item)));
-    return { resources, ...(page.nextCursor !== undefined && { nextCursor: page.nextCursor }) };
-  }
-
-  templates(): ListResourceTemplatesResult {
-    return {
-      resourceTemplates: [
-        { uriTemplate: 'plant://{device}', name: 'device', title: 'All samples of a device', mimeType: MIME },
-        { uriTemplate: 'plant://{device}/{point}', name: 'point', title: 'One sample', mimeType: MIME },
-      ],
-    };
+    const items = page.items.map(item => (item === undefined ? status : 'points' in item ? this.ofDevice(item) : this.ofPoint(item)));
+    return { ...page, items };
   }
 
   /** @returns undefined where there is no such resource; the milliseconds that the answer stays true beside it */

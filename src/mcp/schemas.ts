@@ -70,6 +70,8 @@ export const WRITE_ARGUMENTS = {
     minLength: 1,
     maxLength: 128,
     description: 'An id of your own: a repeat with the same id gets the first outcome and writes nothing',
+    // So that a proxy on the way can tell a repeat without reading bodies.
+    'x-mcp-header': 'Request-Id',
   },
   dry_run: { type: 'boolean', description: 'Checks every rule and shows what would be sent, without sending it' },
 } as const satisfies Record<string, JsonSchema>;

@@ -1,69 +1,98 @@
 import { ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server, type ServerContext } from '@modelcontextprotocol/server';
-import type { Field } from '../control/field.ts';
 import type { Log } from '../drivers/driver.ts';
+import { DEFAULT_LIMITS } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
-import type { Catalogue } from './catalogue.ts';
-import { complete, completionOf } from './completion.ts';
+import { tooManyUris } from './exchange.ts';
 import { LEVELS, type Level, type Notice, type Notices } from './notices.ts';
+import type { Call, Page, Served } from './served.ts';
+import type { ChangingList } from './subscriptions.ts';
 import { ArgumentError } from './tool.ts';
 import type { Trace } from './trace.ts';
+import { traceContextOf } from './trace-context.ts';
 
 export type Era = 'legacy' | 'modern';
-
-/** A client subscribes to no more resources than this on one connection. */
-export const MAX_SUBSCRIBED_URIS = 256;
 
 const LIST_TTL = 60_000;
 
 export interface ServerParts {
-  readonly catalogue: Catalogue;
-  readonly field: Field;
+  readonly catalogue: Served;
   readonly log: Log;
   readonly notices: Notices;
   /** Where every message is written, if somebody wants to see them. */
   readonly trace?: Trace;
 }
 
+interface ConnectionOptions {
+  /** Resources that it subscribes to, at the most. */
+  readonly urisPerStream?: number;
+  /** Revisions with initialize, the newest first. */
+  readonly revisions?: string[];
+}
+
 /** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */
 export function createServer(
-  { catalogue, field, log }: ServerParts,
+  { catalogue, log }: ServerParts,
   era: Era,
   principal: Principal,
+  { urisPerStream = DEFAULT_LIMITS.urisPerStream, revisions }: ConnectionOptions = {},
 ): { server: Server; subscribed: ReadonlySet<string>; hear(notice: Notice): void } {
-  const { identity, resources, prompts } = catalogue;
   const subscribed = new Set<string>();
   const list = { ttlMs: LIST_TTL, cacheScope: 'private' } as const;
-  const server = new Server(
-    { name: identity.name, title: identity.description ?? identity.name, version: identity.version },
-    {
-      capabilities: {
-        tools: { listChanged: true },
-        resources: { subscribe: true, listChanged: true },
-        prompts: {},
-        completions: {},
-        ...(era === 'legacy' && { logging: {} }),
-      },
-      instructions: catalogue.instructions,
-      cacheHints: {
-        'tools/list': list,
-        'prompts/list': list,
-        'resources/list': list,
-        'resources/templates/list': list,
-        'server/discover': list,
-      },
+  const server = new Server(catalogue.identity, {
+    capabilities: {
+      tools: { listChanged: true },
+      resources: { subscribe: true, listChanged: true },
+      prompts: {},
+      completions: {},
+      ...(era === 'legacy' && { logging: {} }),
     },
-  );
+    instructions: catalogue.instructions,
+    ...(revisions !== undefined && { supportedProtocolVersions: revisions }),
+    cacheHints: {
+      'tools/list': list,
+      'prompts/list': list,
+      'resources/list': list,
+      'resources/templates/list': list,
+      'server/discover': list,
+    },
+  });
+  const callOf = (ctx: ServerContext): Call => {
+    const trace = traceContextOf(ctx.mcpReq._meta);
+    return {
+      principal: withClient(principal, server),
+      signal: ctx.mcpReq.signal,
+      context: ctx,
+      ...(trace !== undefined && { trace }),
+    };
+  };
 
-  server.setRequestHandler('tools/list', () => ({ tools: catalogue.list(principal) }));
+  server.setRequestHandler('tools/list', request => {
+    const { items, ...rest } = pageOr(catalogue.tools(principal, request.params?.cursor));
+    return { tools: items, ...rest };
+  });
   server.setRequestHandler('tools/call', async (request, ctx) => {
     const { name, arguments: args } = request.params;
     const stopTelling = tellProgress(ctx, name);
+    const call = callOf(ctx);
+    const started = performance.now();
     try {
-      const result = await catalogue.call(name, args, { principal: withClient(principal, server), signal: ctx.mcpReq.signal });
-      if (result !== undefined) return result;
+      const result = await catalogue.call(name, args, call);
+      if (result !== undefined) {
+        const facts = {
+          tool: name,
+          ms: Math.round(performance.now() - started),
+          ...(result.isError === true && { refused: true }),
+          ...call.trace,
+        };
+        // Who names a trace wants to find the call in the log again.
+        log[call.trace === undefined ? 'debug' : 'info'](facts, `the tool ${name} was called`);
+        return result;
+      }
     } catch (error) {
+      // What the protocol itself has an error for is the client's to hear.
+      if (error instanceof ProtocolError) throw error;
       // A mistake of ours is logged with its place and told without it.
-      if (!ctx.mcpReq.signal.aborted) log.warn({ err: error, tool: name }, `the tool ${JSON.stringify(name)} failed`);
+      if (!ctx.mcpReq.signal.aborted) log.warn({ err: error, tool: name, ...call.trace }, `the tool ${JSON.stringify(name)} failed`);
       throw new ProtocolError(ProtocolErrorCode.InternalError, 'The bridge could not carry out the call; its log says why');
     } finally {
       stopTelling();
@@ -71,21 +100,26 @@ export function createServer(
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${JSON.stringify(name)}`);
   });
   server.setRequestHandler('resources/list', request => {
-    const page = resources.list(request.params?.cursor);
-    if (page === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Unknown cursor');
-    return page;
+    const { items, ...rest } = pageOr(catalogue.resources(request.params?.cursor));
+    return { resources: items, ...rest };
   });
-  server.setRequestHandler('resources/templates/list', () => resources.templates());
+  server.setRequestHandler('resources/templates/list', request => {
+    const { items, ...rest } = pageOr(catalogue.resourceTemplates(request.params?.cursor));
+    return { resourceTemplates: items, ...rest };
+  });
   server.setRequestHandler('resources/read', async (request, ctx) => {
-    const found = await resources.read(request.params.uri, ctx.mcpReq.signal);
+    const found = await catalogue.readResource(request.params.uri, ctx.mcpReq.signal);
     if (found === undefined) throw new ResourceNotFoundError(request.params.uri);
     return era === 'modern' ? { ...found.result, ttlMs: found.ttlMs, cacheScope: 'private' as const } : found.result;
   });
-  server.setRequestHandler('prompts/list', () => ({ prompts: prompts.list() }));
+  server.setRequestHandler('prompts/list', request => {
+    const { items, ...rest } = pageOr(catalogue.prompts(request.params?.cursor));
+    return { prompts: items, ...rest };
+  });
   server.setRequestHandler('prompts/get', async (request, ctx) => {
     const { name, arguments: args } = request.params;
     try {
-      const found = await prompts.get(name, args ?? {}, ctx.mcpReq.signal);
+      const found = await catalogue.getPrompt(name, args ?? {}, callOf(ctx));
       if (found !== undefined) return found;
     } catch (error) {
       if (!(error instanceof ArgumentError)) throw error;
@@ -94,12 +128,7 @@ export function createServer(
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown prompt: ${JSON.stringify(name)}`);
   });
   server.setRequestHandler('completion/complete', request => {
-    const { ref, argument, context } = request.params;
-    const candidates = ref.type === 'ref/prompt' ? prompts.candidates(ref.name, argument.name) : undefined;
-    const answer =
-      ref.type === 'ref/resource'
-        ? complete(field.plant, ref.uri, argument, context?.arguments)
-        : candidates && completionOf(candidates, argument.value);
+    const answer = catalogue.complete(request.params);
     if (answer === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is nothing to complete by this reference');
     return answer;
   });
@@ -112,12 +141,9 @@ export function createServer(
     });
     server.setRequestHandler('resources/subscribe', request => {
       const { uri } = request.params;
-      if (!resources.has(uri)) throw new ResourceNotFoundError(uri);
-      if (subscribed.size >= MAX_SUBSCRIBED_URIS && !subscribed.has(uri))
-        throw new ProtocolError(
-          ProtocolErrorCode.InvalidParams,
-          `One connection subscribes to at most ${MAX_SUBSCRIBED_URIS} resources; subscribe to a device instead`,
-        );
+      if (!catalogue.hasResource(uri)) throw new ResourceNotFoundError(uri);
+      if (subscribed.size >= urisPerStream && !subscribed.has(uri))
+        throw new ProtocolError(ProtocolErrorCode.InvalidParams, tooManyUris(urisPerStream));
       subscribed.add(uri);
       return {};
     });
@@ -132,6 +158,15 @@ export function createServer(
     server.notification({ method: 'notifications/message', params: { level, logger, data: text } }).catch(() => undefined);
   };
   return { server, subscribed, hear };
+}
+
+export function tellListChanged(server: Server, list: ChangingList): void {
+  (list === 'tools' ? server.sendToolListChanged() : server.sendResourceListChanged()).catch(() => undefined);
+}
+
+function pageOr<T>(page: Page<T> | undefined): Page<T> {
+  if (page === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Unknown cursor');
+  return page;
 }
 
 /** The client's own name for the audit file: told by the client, so only a label. */

@@ -2,17 +2,25 @@ import type { Field } from '../control/field.ts';
 import type { Change, LiveValues } from '../store/live-values.ts';
 import { STATUS_URI } from './resources.ts';
 
-/** Somebody who is told which resources changed, and when there are others; it picks what it cares for. */
+/** A list of which there may be others after a change. */
+export type ChangingList = 'tools' | 'resources';
+
+/** Somebody who is told which resources changed, and which lists did; it picks what it cares for. */
 export interface Sink {
   updated(uri: string): void;
-  listChanged(): void;
+  listChanged(list: ChangingList): void;
+}
+
+/** Where to hear of changes. @returns how to stop hearing */
+export interface News {
+  add(sink: Sink): () => void;
 }
 
 /**
  * From changes of values to notifications: what changes within the notify interval is told once, for the point and for
  * its device; a change of quality for the state of the bridge too.
  */
-export class Subscriptions {
+export class Subscriptions implements News {
   private readonly field: Field;
   private readonly interval: number;
   private readonly sinks = new Set<Sink>();
@@ -61,7 +69,7 @@ export class Subscriptions {
     const isListNews = this.isListNews;
     this.isListNews = false;
     for (const sink of this.sinks) {
-      if (isListNews) sink.listChanged();
+      if (isListNews) sink.listChanged('resources');
       for (const uri of uris) sink.updated(uri);
     }
   }

@@ -5,15 +5,9 @@ import type { Point } from '../model/point.ts';
 import type { Role } from '../model/role.ts';
 import { ageOf, type PublicSample, present, type Sample } from '../model/sample.ts';
 import { showValue } from '../model/value.ts';
-import type { Principal } from '../model/write.ts';
+import type { Call } from './served.ts';
 
 export type Arguments = Readonly<Record<string, unknown>>;
-
-/** One call as a tool sees it. */
-export interface Call {
-  readonly principal: Principal;
-  readonly signal: AbortSignal;
-}
 
 export interface Tool {
   readonly definition: ToolDefinition;

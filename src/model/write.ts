@@ -19,6 +19,8 @@ export interface WriteRequest {
   readonly expected?: unknown;
   readonly requestId?: string;
   readonly dryRun?: boolean;
+  /** The trace that the request belongs to, in hexadecimal. */
+  readonly traceId?: string;
   readonly principal: Principal;
 }
 

@@ -50,7 +50,7 @@ async function coilByMbpoll(port: number, reference: number): Promise<boolean> {
 
 describe.each(['http', 'stdio'] as const)('over %s', transport => {
   // The oldest has a transport of its own over HTTP, which is deprecated and not served.
-  describe.each(transport === 'http' ? REVISIONS : (['2024-11-05', '2025-03-26', ...REVISIONS] as const))('a client of %s', revision => {
+  describe.each(transport === 'http' ? REVISIONS : (['2024-11-05', ...REVISIONS] as const))('a client of %s', revision => {
     test('lists, reads, subscribes and hears an update in time, toggles the valve', async () => {
       const { plant, server } = await startBoilerHouse();
       const client = await connect(transport, revision, server.port);

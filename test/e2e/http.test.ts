@@ -1,61 +1,14 @@
-import { request } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import { deviceMap, TestBridge } from '../support/bridge.ts';
-
-interface Reply {
-  readonly status: number;
-  readonly headers: NodeJS.Dict<string | string[]>;
-  readonly body: string;
-}
-
-const MCP_HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
-const initialize = {
-  jsonrpc: '2.0',
-  id: 1,
-  method: 'initialize',
-  params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'raw', version: '1' } },
-};
-
-/** One request with every header as given, as no well-behaved client would send it. */
-function send(
-  endpoint: string,
-  options: { method?: string; headers?: Record<string, string>; body?: string; path?: string },
-): Promise<Reply> {
-  const url = new URL(endpoint);
-  return new Promise((resolve, reject) => {
-    const call = request(
-      {
-        host: url.hostname,
-        port: url.port,
-        path: options.path ?? url.pathname,
-        method: options.method ?? 'POST',
-        headers: { ...MCP_HEADERS, ...options.headers },
-      },
-      response => {
-        let body = '';
-        response.on('data', (chunk: Buffer) => {
-          body += chunk.toString();
-        });
-        response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
-      },
-    );
-    call.on('error', reject);
-    call.end(options.body);
-  });
-}
+import { initialize, messages, type Reply, type RpcReply, send } from '../support/raw-http.ts';
 
 const start = (http: object = {}) => TestBridge.start({ ...deviceMap(9, { p: { holding: 0 } }), http });
-const json = (reply: Reply) =>
-  JSON.parse(reply.body.replace(/^.*?data: /s, '').split('\n')[0] ?? '') as {
-    error?: { code: number; message: string };
-    result?: object;
-    id: unknown;
-  };
+const json = (reply: Reply): RpcReply => messages(reply)[0] ?? { id: undefined };
 
 describe('who may call from where', () => {
   test('a foreign Host is refused, a loopback one and an allowed one are served', async () => {
     const bridge = await start({ allowed_hosts: ['bridge.example'] });
-    const body = JSON.stringify(initialize);
+    const body = initialize();
     for (const host of ['evil.example', '192.0.2.1:8502'])
       expect((await send(bridge.endpoint, { headers: { host }, body })).status).toBe(403);
     for (const host of ['localhost:1', '127.0.0.1', '[::1]:8502', 'bridge.example:443'])
@@ -64,7 +17,7 @@ describe('who may call from where', () => {
 
   test('a foreign Origin is refused on every method, and one that is allowed is served', async () => {
     const bridge = await start({ allowed_origins: ['https://panel.example'] });
-    const body = JSON.stringify(initialize);
+    const body = initialize();
     for (const method of ['POST', 'GET', 'DELETE'])
       expect(
         (await send(bridge.endpoint, { method, headers: { origin: 'https://evil.example' }, ...(method === 'POST' && { body }) })).status,
@@ -93,15 +46,15 @@ describe('what is no MCP', () => {
   test('a path of the user is served, and the usual one is not', async () => {
     const bridge = await start({ path: '/plant/mcp' });
     expect(bridge.endpoint).toMatch(/\/plant\/mcp$/);
-    expect((await send(bridge.endpoint, { body: JSON.stringify(initialize) })).status).toBe(200);
-    expect((await send(bridge.endpoint, { path: '/mcp', body: JSON.stringify(initialize) })).status).toBe(404);
+    expect((await send(bridge.endpoint, { body: initialize() })).status).toBe(200);
+    expect((await send(bridge.endpoint, { path: '/mcp', body: initialize() })).status).toBe(404);
   });
 });
 
 describe('sessions of older clients', () => {
   test('a session is made by initialize, used by its id, and ended by DELETE', async () => {
     const bridge = await start();
-    const opened = await send(bridge.endpoint, { body: JSON.stringify(initialize) });
+    const opened = await send(bridge.endpoint, { body: initialize() });
     const id = String(opened.headers['mcp-session-id']);
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
     const headers = { 'mcp-session-id': id, 'mcp-protocol-version': '2025-11-25' };
@@ -125,7 +78,7 @@ describe('sessions of older clients', () => {
     const bridge = await start();
     const ids: string[] = [];
     for (let i = 0; i < 260; i++) {
-      const opened = await send(bridge.endpoint, { body: JSON.stringify(initialize) });
+      const opened = await send(bridge.endpoint, { body: initialize() });
       expect(opened.status).toBe(200);
       ids.push(String(opened.headers['mcp-session-id']));
     }

@@ -68,14 +68,103 @@ test('no input at all ends cleanly, and nothing is printed', async () => {
   expect(await runCli(['stdio', ...files(9)])).toMatchObject({ code: 0, stdout: '' });
 });
 
-test('lines that are no JSON do not end the bridge, and nothing but JSON comes out', async () => {
-  const { code, stdout } = await runCli(['stdio', ...files(9)], `hello\n{"jsonrpc":"2.0","id":\n${lines(initialize('2025-11-25'))}`);
-  expect(code).toBe(0);
-  const replies = stdout
+interface Line {
+  readonly id?: number | string | null;
+  readonly result?: object;
+  readonly error?: { readonly code: number; readonly message: string };
+}
+const parsed = (stdout: string): (Line | Line[])[] =>
+  stdout
     .trimEnd()
     .split('\n')
-    .map(line => JSON.parse(line) as { id?: number });
-  expect(replies.some(reply => reply.id === 1)).toBe(true);
+    .map(line => JSON.parse(line) as Line | Line[]);
+
+test('lines that are no JSON-RPC are answered as the specification says, and do not end the bridge', async () => {
+  const long = JSON.stringify({ jsonrpc: '2.0', id: 9, method: 'ping', params: { text: 'x'.repeat(1_000_000) } });
+  const { code, stdout } = await runCli(
+    ['stdio', ...files(9)],
+    `hello\n{"jsonrpc":"2.0","id":\n{"id":7,"method":"ping"}\n5\n${long}\n\n${lines(initialize('2025-11-25'))}`,
+  );
+  expect(code).toBe(0);
+  const replies = parsed(stdout) as Line[];
+  expect(replies.filter(({ error }) => error).map(({ id, error }) => [id, error?.code])).toEqual([
+    [null, -32700],
+    [null, -32700],
+    [7, -32600],
+    [null, -32600],
+    [null, -32600],
+  ]);
+  expect(replies.some(reply => reply.id === 1 && reply.result !== undefined)).toBe(true);
+});
+
+test('a batch is answered in one line in 2025-03-26, and refused by name in the revisions after it', async () => {
+  const ask = (id: number, method: string) => ({ jsonrpc: '2.0', id, method });
+  const batch = [ask(5, 'ping'), { jsonrpc: '2.0', method: 'notifications/initialized' }, ask(6, 'tools/list'), ask(7, 'no/such')];
+  // The revision is known from the answer to initialize on.
+  const session = async (revision: string): Promise<(Line | Line[])[]> => {
+    const child = startCli(['stdio', ...files(9)]);
+    const end = ended(child);
+    child.stdin?.write(lines(initialize(revision)));
+    await new Promise(resolve => child.stdout?.once('data', resolve));
+    child.stdin?.end(lines(batch, [], [ask(8, 'initialize')]));
+    return parsed((await end).stdout);
+  };
+  const [, ...answers] = await session('2025-03-26');
+  const answered = answers.find(Array.isArray) ?? [];
+  expect(answered.map(({ id, error }) => [id, error?.code]).sort()).toEqual([
+    [5, undefined],
+    [6, undefined],
+    [7, -32601],
+  ]);
+  const refused = answers.filter((answer): answer is Line => !Array.isArray(answer));
+  expect(refused.map(({ id, error }) => [id, error?.code])).toEqual([
+    [null, -32600],
+    [null, -32600],
+  ]);
+  const [, ...later] = (await session('2025-06-18')) as Line[];
+  expect(later.map(({ error }) => error?.code)).toEqual([-32600, -32600, -32600]);
+  expect(later[0]?.error?.message).toContain('2025-06-18');
+});
+
+test('a client that does not read is cut, and the log says why', async () => {
+  const child = startCli(['stdio', ...files(9)]);
+  let log = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    log += chunk.toString();
+  });
+  const exited = new Promise(resolve => child.on('exit', resolve));
+  child.stdin?.on('error', () => undefined);
+  child.stdin?.write(lines(initialize('2025-11-25')));
+  const list = lines(...Array.from({ length: 1000 }, (_, id) => ({ jsonrpc: '2.0', id: id + 2, method: 'tools/list' })));
+  child.stdin?.write(list);
+  expect(await exited).toBe(0);
+  expect(log).toContain('bytes unread');
+});
+
+test('the trace that a call belongs to is in the log, whatever the client calls so is not', async () => {
+  const { server } = await startBoilerHouse();
+  const call = (id: number, traceparent: string) => ({
+    jsonrpc: '2.0',
+    id,
+    method: 'tools/call',
+    params: { name: 'get_status', arguments: {}, _meta: { traceparent, tracestate: 'vendor=1' } },
+  });
+  const { stderr } = await runCli(
+    ['stdio', ...files(server.port)],
+    lines(initialize('2025-11-25'), call(2, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'), call(3, 'nothing\nof "the kind')),
+  );
+  const logged = stderr
+    .split('\n')
+    .filter(line => line.includes('get_status'))
+    .map(line => JSON.parse(line) as object);
+  expect(logged).toEqual([
+    expect.objectContaining({
+      tool: 'get_status',
+      trace_id: '0af7651916cd43dd8448eb211c80319c',
+      span_id: 'b7ad6b7169203331',
+      tracestate: 'vendor=1',
+    }),
+  ]);
 });
 
 test('a client that goes away without a word ends the bridge', async () => {

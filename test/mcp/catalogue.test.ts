@@ -29,7 +29,7 @@ function catalogue() {
   };
 }
 
-const list = (role: Role) => catalogue().made.list({ name: 'test', role });
+const list = (role: Role) => catalogue().made.tools({ name: 'test', role })?.items ?? [];
 const SNAPSHOTS = new URL('./__snapshots__/tools/', import.meta.url);
 
 test.each(list('engineer').map(tool => [tool.name, tool] as const))('the tool %s is listed as it was', async (name, tool) => {
@@ -69,12 +69,12 @@ test('a viewer is not shown how to write', () => {
 test('the general tools are those whose names a map may not take', () => {
   const { made, field } = catalogue();
   const own = new Set(field.plant.tools.map(tool => tool.name));
-  const names = made.list({ name: 'test', role: 'engineer' }).map(tool => tool.name);
+  const names = (made.tools({ name: 'test', role: 'engineer' })?.items ?? []).map(tool => tool.name);
   for (const name of names.filter(one => !own.has(one))) expect(GENERAL_TOOLS).toContain(name);
 });
 
 test('a server instance costs microseconds, so that each request can have one', () => {
-  const { field, made } = catalogue();
-  const parts = { catalogue: made, field, log: pino({ level: 'silent' }), notices: new Notices() };
+  const { made } = catalogue();
+  const parts = { catalogue: made, log: pino({ level: 'silent' }), notices: new Notices() };
   for (let i = 0; i < 1000; i++) expect(createServer(parts, 'modern', { name: 'test', role: 'viewer' }).subscribed.size).toBe(0);
 });

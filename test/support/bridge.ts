@@ -12,7 +12,7 @@ import { readConfig } from '../../src/protocols.ts';
 
 export type Revision = '2024-11-05' | '2025-03-26' | '2025-06-18' | '2025-11-25' | '2026-07-28';
 /** Those that Streamable HTTP is served for. */
-export const REVISIONS: readonly Revision[] = ['2025-06-18', '2025-11-25', '2026-07-28'];
+export const REVISIONS: readonly Revision[] = ['2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'];
 
 /** A folder that is gone after the test. */
 export function temporaryFolder(): string {

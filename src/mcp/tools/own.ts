@@ -8,7 +8,8 @@ import { ROLES, type Role } from '../../model/role.ts';
 import { showValue } from '../../model/value.ts';
 import type { WriteOutcome } from '../../model/write.ts';
 import { OUTCOME, STEPS_OUTCOME, WRITE_ARGUMENTS } from '../schemas.ts';
-import { type Arguments, answer, type Call, describePoint, readTool, type Tool, titleOf, writeTool } from '../tool.ts';
+import type { Call } from '../served.ts';
+import { type Arguments, answer, describePoint, readTool, type Tool, titleOf, writeTool } from '../tool.ts';
 import { FRESH, READ_OUTPUT, readAnswer } from './read-points.ts';
 import { isNotDone, outcomeAnswer, outcomeText, requestOf, writeDescription } from './writing.ts';
 

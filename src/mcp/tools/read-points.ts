@@ -4,7 +4,8 @@ import { type JsonSchema, object } from '../../model/json-schema.ts';
 import type { Point } from '../../model/point.ts';
 import { type Found, findPoints, unknownText } from '../lookup.ts';
 import { SAMPLES, UNKNOWN } from '../schemas.ts';
-import { ArgumentError, answer, type Call, presentAll, readTool, sentences, type Tool } from '../tool.ts';
+import type { Call } from '../served.ts';
+import { ArgumentError, answer, presentAll, readTool, sentences, type Tool } from '../tool.ts';
 
 const MAX_POINTS = 500;
 

@@ -6,7 +6,8 @@ import type { Point } from '../../model/point.ts';
 import type { Sample } from '../../model/sample.ts';
 import { findPoints, unknownText } from '../lookup.ts';
 import { SAMPLES } from '../schemas.ts';
-import { ArgumentError, type Arguments, answer, type Call, presentAll, readTool, sentences, type Tool } from '../tool.ts';
+import type { Call } from '../served.ts';
+import { ArgumentError, type Arguments, answer, presentAll, readTool, sentences, type Tool } from '../tool.ts';
 
 const LONGEST = 5 * 60_000;
 /** Below the minute after which many clients give up on a call. */

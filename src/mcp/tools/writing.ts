@@ -3,7 +3,8 @@ import { showDuration } from '../../model/duration.ts';
 import type { Point } from '../../model/point.ts';
 import { showValue } from '../../model/value.ts';
 import type { WriteOutcome, WriteRequest, WriteStatus } from '../../model/write.ts';
-import { type Arguments, answer, type Call, describePoint } from '../tool.ts';
+import type { Call } from '../served.ts';
+import { type Arguments, answer, describePoint } from '../tool.ts';
 
 /** Endings after which the asker must not believe that it is done. */
 const NOT_DONE: readonly WriteStatus[] = ['refused', 'declined', 'expired', 'failed', 'unknown'];
@@ -18,6 +19,7 @@ export function requestOf(args: Arguments, call: Call): Omit<WriteRequest, 'poin
     ...(args.expected !== undefined && { expected: args.expected }),
     ...(args.request_id !== undefined && { requestId: args.request_id as string }),
     ...(args.dry_run === true && { dryRun: true }),
+    ...(call.trace !== undefined && { traceId: call.trace.trace_id }),
   };
 }
 
