@@ -96,7 +96,7 @@ try {
   const endpoint = await start('the bridge', [MAIN, 'run', MAP, overlay(Number(modbusPort))], /serving MCP at (http[^"\s]+)/);
   process.stdout.write(`The bridge serves MCP at ${endpoint}\n\nPaste one of these into your client:\n`);
   const usual = Number(modbusPort) === 5020 ? [MAP] : [MAP, join(folder, 'demo.yaml')];
-  for (const snippet of clientSnippets({ endpoint, command: [process.execPath, MAIN, 'stdio', ...usual] })) {
+  for (const snippet of clientSnippets({ endpoint, program: [process.execPath, MAIN], files: usual })) {
     process.stdout.write(`\n${snippet.client}, ${snippet.transport}: ${snippet.where}\n${snippet.text.replace(/^/gm, '  ')}\n`);
   }
   process.stdout.write('\n');

@@ -138,6 +138,11 @@ export class Bridge {
     return endpoint;
   }
 
+  /** Sessions and streams of clients over HTTP that are open now. */
+  get clients(): { readonly sessions: number; readonly streams: number } {
+    return this.http?.mcp.open ?? { sessions: 0, streams: 0 };
+  }
+
   /** Serves one client on a pair of streams. @returns when it has ended */
   async serve(input: Readable, output: Writable): Promise<void> {
     await serveOnStdio(this.parts, this.subscriptions, { name: 'stdio', role: this.config.stdio.role }, { input, output }).ended;

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { AttachOptions } from './cli/attach.ts';
 import type { ClientConfigOptions } from './cli/client-config.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
@@ -40,10 +41,21 @@ program
 program
   .command('stdio')
   .description('serve one MCP client on standard input and output')
-  .argument('<config...>', CONFIG)
+  .argument('[config...]', `${CONFIG}; none with --attach`)
+  .option('--attach <url>', 'join a bridge that runs already, such as http://127.0.0.1:8502/mcp, instead of starting one')
+  .option('--token-file <file>', 'with --attach: the file of the bearer token; else it is taken from FIELDBRIDGE_TOKEN')
   .option('--read-only', 'write nothing, whatever the configuration says')
   .option(...TRACE)
-  .action(async (files: string[], options: StartOptions) => (await import('./cli/stdio.ts')).stdio(files, options));
+  .action(async (files: string[], { attach, ...options }: StartOptions & AttachOptions & { attach?: string }) => {
+    if ((attach === undefined) === (files.length === 0))
+      program.error(
+        `fieldbridge stdio: ${attach === undefined ? 'a configuration' : 'no configuration beside --attach, or no --attach,'} is expected`,
+      );
+    // What may be written, the bridge that runs decides.
+    if (attach !== undefined && options.readOnly === true) program.error('fieldbridge stdio: --read-only belongs to the bridge that runs');
+    if (attach === undefined) await (await import('./cli/stdio.ts')).stdio(files, options);
+    else await (await import('./cli/attach.ts')).attach(attach, options);
+  });
 program
   .command('check')
   .description('say whether a configuration is sound, without opening a connection')

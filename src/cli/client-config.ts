@@ -15,8 +15,12 @@ export function clientConfig(files: readonly string[], { client, transport }: Cl
   const host = http.host.includes(':') ? `[${http.host}]` : http.host;
   const main = fileURLToPath(new URL('../main.js', import.meta.url));
   // A client that is no shell knows neither its PATH nor its folder.
-  const command = [process.execPath, main, 'stdio', ...files.map(file => resolve(file))] as const;
-  const all = clientSnippets({ endpoint: `http://${host}:${http.port}${http.path}`, command });
+  const endpoint = `http://${host}:${http.port}${http.path}`;
+  const all = clientSnippets({
+    endpoint,
+    program: [process.execPath, main],
+    files: files.map(file => resolve(file)),
+  });
   const known = [...new Set(all.map(snippet => snippet.client))];
   const wanted = known.find(name => name.toLowerCase() === client?.toLowerCase());
   if (client !== undefined && wanted === undefined) {

@@ -3,8 +3,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 /** A request as a server receives it: with a method and an address. */
 export type ServerRequest = IncomingMessage & { method: string; url: string };
 
+/** Headers and body of a request disagree (MCP 2026-07-28, Streamable HTTP). */
+export const HEADER_MISMATCH = -32020;
+
 /** The revision that has batches; those after it do without (MCP 2025-06-18, changelog). */
 export const BATCHING = '2025-03-26';
+
+/** Revisions with initialize, the newest first. */
+export const STDIO_REVISIONS = ['2025-11-25', '2025-06-18', BATCHING, '2024-11-05'] as const;
+
+/** The header by which `stdio --attach` says that its client is on standard input and output. */
+export const ATTACHED = 'fieldbridge-attached';
 
 export const noBatch = (revision: unknown): string =>
   `Invalid Request: a batch of messages, which ${typeof revision === 'string' ? revision : 'this revision'} does not have, or an empty one`;

@@ -4,14 +4,11 @@ import { createMcpHandler, InMemoryServerEventBus, isLegacyRequest } from '@mode
 import type { ClientLimits } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
 import { EventStream } from './event-stream.ts';
-import { idOf, isMessage, reject, type ServerRequest, tooManyUris } from './exchange.ts';
+import { HEADER_MISMATCH, idOf, isMessage, reject, type ServerRequest, tooManyUris } from './exchange.ts';
 import { mismatchedHeader } from './param-headers.ts';
 import { createServer, type ServerParts } from './server.ts';
 import { Sessions } from './sessions.ts';
 import type { ChangingList, News } from './subscriptions.ts';
-
-/** Headers and body of a request disagree (MCP 2026-07-28, Streamable HTTP). */
-const HEADER_MISMATCH = -32020;
 
 /** A stream of a client of 2026-07-28, and what it listens to. */
 interface Listener {

@@ -33,6 +33,24 @@ export function mismatchedHeader(schema: JsonSchema, args: unknown, headers: Inc
   return undefined;
 }
 
+/** The headers that a call's arguments travel in besides, as its tool is listed. */
+export function paramHeaders(schema: JsonSchema, args: unknown): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const [name, property] of Object.entries((schema.properties ?? {}) as Readonly<Record<string, JsonSchema>>)) {
+    const suffix = property['x-mcp-header'];
+    const value = (args as Readonly<Record<string, unknown>> | null | undefined)?.[name];
+    if (typeof suffix === 'string' && (typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value)))
+      headers[`${PREFIX}${suffix}`] = encodeHeader(String(value));
+  }
+  return headers;
+}
+
+/** A value that a header can not carry as it is goes as Base64. */
+export function encodeHeader(text: string): string {
+  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !SENTINEL.test(text);
+  return isPlain ? text : `=?base64?${Buffer.from(text).toString('base64')}?=`;
+}
+
 /** @returns undefined for a value that claims to be Base64 and is none */
 function decodeHeader(text: string): string | undefined {
   const [, base64] = SENTINEL.exec(text) ?? [];

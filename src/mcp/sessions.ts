@@ -6,7 +6,7 @@ import type { ClientLimits } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
 import { isOfGeneralStream, RecentEvents } from './event-store.ts';
 import { EventStream } from './event-stream.ts';
-import { BATCHING, idOf, noBatch, reject, type ServerRequest } from './exchange.ts';
+import { ATTACHED, BATCHING, idOf, noBatch, reject, type ServerRequest, STDIO_REVISIONS } from './exchange.ts';
 import type { Notice } from './notices.ts';
 import { createServer, type ServerParts, tellListChanged } from './server.ts';
 import type { ChangingList } from './subscriptions.ts';
@@ -15,7 +15,7 @@ const IDLE_EXPIRY = 30 * 60_000;
 const SWEEP = 60_000;
 /** After which a client whose stream ended comes back (MCP 2025-11-25, transports, `retry`). */
 const RETRY = 1000;
-/** 2024-11-05 has an HTTP transport of its own, which is deprecated and not served. */
+/** 2024-11-05 has an HTTP transport of its own, which is deprecated and not served; its clients come by stdio. */
 const REVISIONS = ['2025-11-25', '2025-06-18', BATCHING];
 
 interface Session {
@@ -113,7 +113,7 @@ export class Sessions {
     const id = randomUUID();
     const { server, subscribed, hear } = createServer(this.parts, 'legacy', this.principal, {
       urisPerStream: this.limits.urisPerStream,
-      revisions: REVISIONS,
+      revisions: request.headers[ATTACHED] === undefined ? REVISIONS : [...STDIO_REVISIONS],
     });
     const events = new RecentEvents();
     const transport = new NodeStreamableHTTPServerTransport({ sessionIdGenerator: () => id, eventStore: events, retryInterval: RETRY });

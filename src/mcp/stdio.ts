@@ -2,11 +2,10 @@ import type { Readable, Writable } from 'node:stream';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { DEFAULT_LIMITS } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
+import { STDIO_REVISIONS } from './exchange.ts';
 import { createServer, type ServerParts, tellListChanged } from './server.ts';
 import { StdioTransport } from './stdio-transport.ts';
 import type { News } from './subscriptions.ts';
-
-const REVISIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /** Serves one client on standard input and output. @returns when the client has ended */
 export function serveOnStdio(
@@ -28,7 +27,7 @@ export function serveOnStdio(
   const removers: (() => void)[] = [];
   const handle = serveStdio(
     ({ era }) => {
-      const { server, subscribed, hear } = createServer(parts, era, principal, { revisions: REVISIONS });
+      const { server, subscribed, hear } = createServer(parts, era, principal, { revisions: [...STDIO_REVISIONS] });
       // In the newer era the SDK itself picks what the client listens to.
       const remove = news.add({
         updated: uri => {

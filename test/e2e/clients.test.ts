@@ -23,11 +23,16 @@ import { needsSystem } from '../support/system.ts';
 const POLL = 500;
 
 /** A client of one revision, on one transport, to a bridge with the shipped map. */
-async function connect(transport: 'http' | 'stdio', revision: Revision, port: number): Promise<Client> {
+async function connect(transport: 'http' | 'stdio' | 'attach', revision: Revision, port: number): Promise<Client> {
   const client = new Client({ name: 'test', version: '1' }, clientOptions(revision));
   if (transport === 'http') {
     const bridge = await TestBridge.start(overlay(port), { files: [BOILER_HOUSE_MAP] });
     await client.connect(new StreamableHTTPClientTransport(new URL(bridge.endpoint)));
+  } else if (transport === 'attach') {
+    const bridge = await TestBridge.start(overlay(port), { files: [BOILER_HOUSE_MAP] });
+    await client.connect(
+      new StdioClientTransport({ command: process.execPath, args: [MAIN, 'stdio', '--attach', bridge.endpoint], stderr: 'ignore' }),
+    );
   } else {
     const folder = temporaryFolder();
     const over = writeYaml(folder, { ...overlay(port), safety: { audit: join(folder, 'audit.jsonl') } });
@@ -48,7 +53,7 @@ async function coilByMbpoll(port: number, reference: number): Promise<boolean> {
   return match[1] === '1';
 }
 
-describe.each(['http', 'stdio'] as const)('over %s', transport => {
+describe.each(['http', 'stdio', 'attach'] as const)('over %s', transport => {
   // The oldest has a transport of its own over HTTP, which is deprecated and not served.
   describe.each(transport === 'http' ? REVISIONS : (['2024-11-05', ...REVISIONS] as const))('a client of %s', revision => {
     test('lists, reads, subscribes and hears an update in time, toggles the valve', async () => {

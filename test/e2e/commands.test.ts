@@ -98,11 +98,17 @@ describe('client-config', () => {
     const file = map();
     const { code, stdout } = await runCli(['client-config', file]);
     expect(code).toBe(0);
-    expect(stdout.match(/^# .*/gm)?.map(line => line.replace(/:.*/, ''))).toEqual(
-      ['Claude Desktop', 'Claude Desktop', 'Claude Code', 'Claude Code', 'VS Code', 'VS Code', 'Cursor', 'Cursor'].map((name, i) =>
-        expect.stringContaining(`# ${name}, over ${[1, 2, 4, 6].includes(i) ? 'HTTP' : 'stdio'}`),
-      ),
-    );
+    const said = stdout.match(/^# .*/gm) ?? [];
+    for (const name of ['Claude Desktop', 'Claude Code', 'VS Code', 'Cursor', 'Codex', 'Gemini CLI'])
+      expect(
+        said
+          .filter(line => line.startsWith(`# ${name}, over `))
+          .map(line => (line.includes('over HTTP') ? 'http' : 'stdio'))
+          .sort(),
+      ).toEqual(['http', 'stdio']);
+    expect(said).toHaveLength(12);
+    // A client that starts programs only joins the bridge that runs by one.
+    expect(stdout).toContain(`"stdio",\n        "--attach",\n        "http://127.0.0.1:8600/plant"`);
     expect(stdout).toContain('claude mcp add --transport http fieldbridge http://127.0.0.1:8600/plant');
     const { stdout: one } = await runCli(['client-config', file, '--client', 'cursor', '--transport', 'stdio']);
     const { command, args } = (
@@ -118,7 +124,7 @@ describe('client-config', () => {
   test('an unknown client is told which there are', async () => {
     expect(await runCli(['client-config', map(), '--client', 'Cursr'])).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('there are Claude Desktop, Claude Code, VS Code, Cursor — did you mean Cursor?'),
+      stderr: expect.stringContaining('there are Claude Desktop, Claude Code, VS Code, Cursor, Codex, Gemini CLI — did you mean Cursor?'),
     });
   });
 });

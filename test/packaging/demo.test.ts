@@ -36,12 +36,13 @@ test('npm run demo starts plant and bridge, says what to paste, shows live value
 test('what is to be pasted is sound', () => {
   const snippets = clientSnippets({
     endpoint: 'http://127.0.0.1:8502/mcp',
-    command: ['/usr/bin/node', '/a b/main.js', 'stdio', "/it's.yaml"],
+    program: ['/usr/bin/node', '/a b/main.js'],
+    files: ["/it's.yaml"],
   });
   expect(snippets.map(one => `${one.client} ${one.transport}`).sort()).toEqual(
-    ['Claude Code', 'Claude Desktop', 'Cursor', 'VS Code'].flatMap(name => [`${name} http`, `${name} stdio`]),
+    ['Claude Code', 'Claude Desktop', 'Codex', 'Cursor', 'Gemini CLI', 'VS Code'].flatMap(name => [`${name} http`, `${name} stdio`]),
   );
-  for (const { text, where } of snippets) if (where !== 'a shell') expect(() => JSON.parse(text)).not.toThrow();
+  for (const { text, where } of snippets) if (where.includes('.json')) expect(() => JSON.parse(text)).not.toThrow();
   expect(snippets.find(one => one.client === 'Claude Code' && one.transport === 'stdio')?.text).toBe(
     `claude mcp add fieldbridge -- /usr/bin/node '/a b/main.js' stdio '/it'\\''s.yaml'`,
   );

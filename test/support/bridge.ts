@@ -94,6 +94,11 @@ export class TestBridge {
     return test;
   }
 
+  /** Sessions and streams of clients over HTTP that are open now. */
+  get open(): { readonly sessions: number; readonly streams: number } {
+    return this.bridge.clients;
+  }
+
   get auditFile(): string {
     return join(this.folder, 'audit.jsonl');
   }
