@@ -22,7 +22,9 @@ export class ArgumentCheck {
     const given = typeof raw === 'object' && raw !== null && !Array.isArray(raw) ? (raw as Record<string, unknown>) : {};
     const args = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, plainly(value, this.properties[name])]));
     if (this.validate(args)) return args;
-    throw new ArgumentError((this.validate.errors ?? []).map(error => describe(error, Object.keys(this.properties))).join('; '));
+    // What each branch of a choice lacks says less than what there is to choose from.
+    const errors = (this.validate.errors ?? []).filter(error => !error.schemaPath.includes('/anyOf/'));
+    throw new ArgumentError(errors.map(error => describe(error, Object.keys(this.properties))).join('; '));
   }
 }
 
@@ -51,6 +53,8 @@ function describe(error: ErrorObject, known: readonly string[]): string {
       return `${String(params.missingProperty)} is missing`;
     case 'enum':
       return `${where}: one of ${(params.allowedValues as unknown[]).map(String).join(', ')} is expected, got ${show(error.data)}`;
+    case 'anyOf':
+      return `${where}: ${(error.schema as readonly JsonSchema[]).map(({ type }) => String(type)).join(' or ')} is expected, got ${show(error.data)}`;
     case 'type':
       return `${where}: ${String(params.type).replaceAll(',', ' or ')} is expected, got ${show(error.data)}`;
     default:

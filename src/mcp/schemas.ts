@@ -2,9 +2,18 @@ import { type JsonSchema, object } from '../model/json-schema.ts';
 
 const text = (description: string): JsonSchema => ({ type: 'string', description });
 
+const KINDS: readonly JsonSchema[] = [
+  { type: 'number' },
+  { type: 'string' },
+  { type: 'boolean' },
+  { type: 'array', items: { type: 'string' } },
+];
+
+/** A value that a client sends. Branches of one type each: clients that know schemas by halves choke on lists of types. */
+export const givenValue = (description: string): JsonSchema => ({ anyOf: KINDS, description });
+
 export const VALUE: JsonSchema = {
-  type: ['number', 'string', 'boolean', 'array', 'null'],
-  items: { type: 'string' },
+  anyOf: [...KINDS, { type: 'null' }],
   description: 'null where there is no value; whole numbers beyond 2^53 as decimal text',
 };
 
@@ -64,7 +73,7 @@ export const STEPS_OUTCOME: JsonSchema = object(
 /** Arguments that every tool that writes takes. */
 export const WRITE_ARGUMENTS = {
   reason: { type: 'string', maxLength: 500, description: 'Why, in a sentence; goes into the audit file' },
-  expected: { description: 'The present value you believe it has: refused as a conflict if it has another' },
+  expected: givenValue('The present value you believe it has: refused as a conflict if it has another'),
   request_id: {
     type: 'string',
     minLength: 1,

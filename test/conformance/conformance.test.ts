@@ -1,4 +1,4 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { BOILER_HOUSE_MAP, overlay, startBoilerHouse } from '../support/boiler-house.ts';
 import { TestBridge, temporaryFolder } from '../support/bridge.ts';
 import { startFixtureServer } from '../support/fixture-server.ts';
+import { newerNode } from '../support/newer-node.ts';
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
@@ -90,12 +91,6 @@ interface Check {
   readonly id: string;
   readonly status: string;
   readonly errorMessage?: string;
-}
-
-/** The tool wants Node 22; the bridge itself runs on older ones. */
-function newerNode(): string {
-  if (Number(process.versions.node.split('.')[0]) >= 22) return process.execPath;
-  return execFileSync('npx', ['-y', '-p', 'node@24', 'node', '-p', 'process.execPath'], { encoding: 'utf8' }).trim();
 }
 
 async function startBridge(): Promise<string> {

@@ -262,7 +262,7 @@ export class Attachment {
 
   private async openAgain(): Promise<void> {
     const { handshake } = this;
-    if (handshake === undefined) throw new UnreachableError('the client has not begun with initialize');
+    if (handshake === undefined) throw new Error('the client has not begun with initialize');
     const old = this.session;
     const { signal } = this.closed;
     const answer = await this.open({ ...handshake, id: this.ownId() }, signal, 0);

@@ -39,7 +39,10 @@ export function waitFor(field: Field, run: string): Tool {
           description: 'Instead of a condition: any change of these points, by name or glob',
         },
         cursor: { type: 'string', description: 'cursor of an earlier answer: a change since then answers at once' },
-        timeout: { type: ['number', 'string'], description: 'Longest wait in seconds, or as 30s or 2m; at most 5m, 50s if left out' },
+        timeout: {
+          anyOf: [{ type: 'number' }, { type: 'string' }],
+          description: 'Longest wait in seconds, or as 30s or 2m; at most 5m, 50s if left out',
+        },
       }),
       object(
         {

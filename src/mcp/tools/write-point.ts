@@ -3,7 +3,7 @@ import { object } from '../../model/json-schema.ts';
 import type { Plant } from '../../model/plant.ts';
 import type { Role } from '../../model/role.ts';
 import { findPoints, unknownText } from '../lookup.ts';
-import { OUTCOME, WRITE_ARGUMENTS } from '../schemas.ts';
+import { givenValue, OUTCOME, WRITE_ARGUMENTS } from '../schemas.ts';
 import { ArgumentError, type Tool, writeTool } from '../tool.ts';
 import { outcomeAnswer, requestOf } from './writing.ts';
 
@@ -15,11 +15,7 @@ export function writePoint(plant: Plant, control: Control): Tool {
       object(
         {
           point: { type: 'string', maxLength: 200, description: 'The point as device.point' },
-          value: {
-            type: ['number', 'string', 'boolean', 'array'],
-            items: { type: 'string' },
-            description: 'The value in engineering units, a label, a list of labels, true or false',
-          },
+          value: givenValue('The value in engineering units, a label, a list of labels, true or false'),
           ...WRITE_ARGUMENTS,
         },
         ['point', 'value', 'reason'],
