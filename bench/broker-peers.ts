@@ -1,9 +1,9 @@
-import { type ChildProcess, fork, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { Part } from './part.ts';
 
 /** What a process of the bench tells of itself. */
 export interface Report {
@@ -15,26 +15,9 @@ export interface Report {
   readonly newest?: readonly number[];
 }
 
-/** A process of its own, so that its CPU time is its own. */
-export class Part {
-  readonly ready: Promise<unknown>;
-  private readonly child: ChildProcess;
-
+export class BrokerPart extends Part<Report> {
   constructor(role: string, url: string, topics: number, rate: number) {
-    const script = fileURLToPath(new URL('./broker-part.js', import.meta.url));
-    this.child = fork(script, [role, url, String(topics), String(rate)], { execArgv: ['--expose-gc'] });
-    this.ready = new Promise(resolve => this.child.once('message', resolve));
-  }
-
-  report(word: 'report' | 'stop' = 'report'): Promise<Report> {
-    return new Promise(resolve => {
-      this.child.once('message', message => resolve(message as Report));
-      this.child.send(word);
-    });
-  }
-
-  kill(): void {
-    this.child.kill('SIGKILL');
+    super('broker-part.js', [role, url, String(topics), String(rate)]);
   }
 }
 

@@ -1,4 +1,4 @@
-import { Part, startMosquitto } from './broker-peers.ts';
+import { BrokerPart, startMosquitto } from './broker-peers.ts';
 
 const TOPICS = 1000;
 const RATE = 5000;
@@ -9,7 +9,7 @@ const WARM_UP = 5;
 export async function broker(): Promise<void> {
   const mosquitto = await startMosquitto();
   if (mosquitto === undefined) return;
-  const start = (role: string): Part => new Part(role, mosquitto.url, TOPICS, RATE);
+  const start = (role: string): BrokerPart => new BrokerPart(role, mosquitto.url, TOPICS, RATE);
   const [bare, bridge] = [start('bare'), start('bridge')];
   await Promise.all([bare.ready, bridge.ready]);
   const publisher = start('publisher');

@@ -1,4 +1,4 @@
-import { Part, startMosquitto } from './broker-peers.ts';
+import { BrokerPart, startMosquitto } from './broker-peers.ts';
 
 const TOPICS = Number(process.env.FLOOD_TOPICS ?? 1_000_000);
 const PARTS = 10;
@@ -7,9 +7,9 @@ const PARTS = 10;
 export async function flood(): Promise<void> {
   const mosquitto = await startMosquitto();
   if (mosquitto === undefined) return;
-  const bridge = new Part('wildcard', mosquitto.url, TOPICS, 0);
+  const bridge = new BrokerPart('wildcard', mosquitto.url, TOPICS, 0);
   await bridge.ready;
-  const publisher = new Part('flood', mosquitto.url, TOPICS, 0);
+  const publisher = new BrokerPart('flood', mosquitto.url, TOPICS, 0);
   await publisher.ready;
   const heaps: number[] = [];
   const start = performance.now();

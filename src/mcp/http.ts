@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
-import { toNodeHandler, toWebRequest } from '@modelcontextprotocol/node';
-import { createMcpHandler, InMemoryServerEventBus, isLegacyRequest } from '@modelcontextprotocol/server';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { classifyInboundRequest, createMcpHandler, InMemoryServerEventBus } from '@modelcontextprotocol/server';
 import type { ClientLimits } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
 import { EventStream } from './event-stream.ts';
@@ -56,8 +56,9 @@ export class McpHttp {
     this.trace(request, response, body);
     if (request.method === 'POST' && !(Array.isArray(body) ? body.every(isMessage) : isMessage(body)))
       return reject(response, 400, idOf(body), -32600, 'Invalid Request: the body is no JSON-RPC 2.0 message');
-    const isOld = request.method !== 'POST' || Array.isArray(body) || (await isLegacyRequest(await toWebRequest(request, body)));
-    return isOld ? await this.sessions.handle(request, response, body, this.mayStream) : await this.handleModern(request, response, body);
+    return isOld(request, body)
+      ? await this.sessions.handle(request, response, body, this.mayStream)
+      : await this.handleModern(request, response, body);
   }
 
   async close(): Promise<void> {
@@ -109,4 +110,11 @@ export class McpHttp {
     for (const message of Array.isArray(body) ? body : body === undefined ? [] : [body]) trace.record('in', 'http', message, session);
     trace.follow(response, session);
   }
+}
+
+/** Whether a request is of a revision with sessions. */
+function isOld(request: ServerRequest, body: unknown): boolean {
+  const version = request.headers['mcp-protocol-version'];
+  const protocolVersionHeader = typeof version === 'string' ? { protocolVersionHeader: version } : {};
+  return Array.isArray(body) || classifyInboundRequest({ httpMethod: request.method, ...protocolVersionHeader, body }).kind === 'legacy';
 }

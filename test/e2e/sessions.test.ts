@@ -272,3 +272,34 @@ test('a long list of tools comes in pages, always in the same order', async () =
   for (const list of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'])
     expect(messages(await send(bridge.endpoint, { headers, body: rpc(list, { cursor: 'nonsense' }) }))[0]?.error?.code).toBe(-32602);
 });
+
+test('clients that come and go leave no session, stream, timer or listener behind', async () => {
+  const { endpoint, mcp } = await startFixtureServer();
+  const round = async (): Promise<void> => {
+    const headers = await openSession(endpoint);
+    await send(endpoint, { headers, body: subscribe(WATCHED) });
+    const old = await listen(endpoint, headers);
+    const listening = modern('subscriptions/listen', { notifications: { resourceSubscriptions: [WATCHED] } });
+    const recent = new EventReader(await open(endpoint, listening));
+    await send(endpoint, { headers, body: rpc('tools/call', { name: 'test_simple_text', arguments: {} }) });
+    await send(endpoint, modern('tools/call', { name: 'test_simple_text', arguments: {} }));
+    old.close();
+    recent.close();
+    await send(endpoint, { method: 'DELETE', headers });
+  };
+  const timers = (): number => process.getActiveResourcesInfo().filter(name => name === 'Timeout').length;
+  const isQuiet = () =>
+    until(
+      () => mcp.open,
+      ({ sessions, streams }) => sessions === 0 && streams === 0,
+    );
+  await round();
+  await isQuiet();
+  const before = timers();
+  for (let i = 0; i < 50; i++) await round();
+  await isQuiet();
+  await until(
+    () => timers() - before,
+    more => more <= 2,
+  );
+});

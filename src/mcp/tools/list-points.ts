@@ -57,21 +57,28 @@ function entry(point: Point): object {
 function searcher(query: string): (point: Point) => boolean {
   if (/[*?]/.test(query)) {
     const matches = globMatcher(query.trim());
-    return point => matches(point.name) || matches(point.id);
+    const isWhole = query.includes('.');
+    return point => matches(point.name) || (!isWhole && matches(point.id));
   }
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return point => {
-    const text = [
-      point.name.replaceAll('_', ' '),
-      point.name,
-      point.description ?? '',
-      point.unit ?? '',
-      'labels' in point.value ? point.value.labels.join(' ') : '',
-    ]
-      .join(' ')
-      .toLowerCase();
+    const text = searchTextOf(point);
     return words.every(word => text.includes(word));
   };
+}
+
+/** A point never changes, so what is said of it is put together once. */
+const searchTexts = new WeakMap<Point, string>();
+
+function searchTextOf(point: Point): string {
+  let text = searchTexts.get(point);
+  if (text === undefined) {
+    const { name, description, unit, value } = point;
+    const parts = [name.replaceAll('_', ' '), name, description ?? '', unit ?? '', 'labels' in value ? value.labels.join(' ') : ''];
+    text = parts.join(' ').toLowerCase();
+    searchTexts.set(point, text);
+  }
+  return text;
 }
 
 export function listPoints(plant: Plant): Tool {
