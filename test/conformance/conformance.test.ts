@@ -15,6 +15,7 @@ const LISTS = ['tools-list', 'resources-list', 'prompts-list'];
 
 /** Every scenario that needs no tool or prompt made for it alone: against the bridge with its shipped map. */
 const OF_THE_BRIDGE: Lists = {
+  '2025-03-26': ['server-session-lifecycle'],
   '2025-06-18': [...OLD, ...LISTS],
   '2025-11-25': [...OLD, ...LISTS, 'dns-rebinding-protection', 'server-sse-multiple-streams'],
   '2026-07-28': [

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import pino from 'pino';
 import { onTestFinished } from 'vitest';
 import { stringify } from 'yaml';
@@ -37,8 +38,28 @@ export interface ToolAnswer {
   readonly structured: Record<string, unknown>;
 }
 
+/** Checks of structured answers against the schemas that were listed to a client. */
+const outputChecks = new WeakMap<Client, Promise<ReadonlyMap<string, ValidateFunction>>>();
+
+async function listedChecks(client: Client): Promise<ReadonlyMap<string, ValidateFunction>> {
+  const { tools } = await client.listTools();
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  return new Map(
+    tools.flatMap(({ name, outputSchema }) => (outputSchema === undefined ? [] : [[name, ajv.compile(outputSchema as object)] as const])),
+  );
+}
+
+/** Calls a tool. Whatever it answers in any test has to be as its schema says. */
 export async function callTool(client: Client, name: string, args: Record<string, unknown> = {}): Promise<ToolAnswer> {
   const result = await client.callTool({ name, arguments: args });
+  if (result.structuredContent !== undefined) {
+    const checks = outputChecks.get(client) ?? listedChecks(client);
+    outputChecks.set(client, checks);
+    const check = (await checks).get(name);
+    // A tool that is not listed to this client, since it may not write, answers with a refusal.
+    if (check !== undefined && !check(result.structuredContent))
+      throw new Error(`the answer of ${name} is not as its schema says: ${JSON.stringify(check.errors)}`);
+  }
   const [first] = result.content;
   return {
     text: first?.type === 'text' ? first.text : '',
