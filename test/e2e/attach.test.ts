@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -170,6 +171,28 @@ test('the token goes with each request, from the environment or a file, and is i
     expect(code).toBe(0);
     expect(stdout + stderr).not.toContain(secret);
   }
+});
+
+test('requests that are piped in all at once are one session, in their order', async () => {
+  const bridge = await TestBridge.start({ connections: {}, devices: {} });
+  const folder = temporaryFolder();
+  const lines = [
+    { id: 1, method: 'initialize', params: { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'x', version: '1' } } },
+    { method: 'notifications/initialized' },
+    { id: 2, method: 'tools/list' },
+    { id: 3, method: 'ping' },
+  ].map(message => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  const trace = join(folder, 'trace.jsonl');
+  const { code, stdout } = await runCli(['stdio', '--attach', bridge.endpoint, '--trace', trace], lines.join(''));
+  expect(code).toBe(0);
+  const answers = stdout
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { id: number; result?: { protocolVersion?: string } });
+  expect(answers.map(({ id }) => id).sort()).toEqual([1, 2, 3]);
+  expect(answers.find(({ id }) => id === 1)?.result?.protocolVersion).toBe('2024-11-05');
+  expect(bridge.open).toEqual({ sessions: 0, streams: 0 });
+  expect(readFileSync(trace, 'utf8').trimEnd().split('\n')).toHaveLength(7);
 });
 
 test('what can not be attached to is said in a sentence', async () => {

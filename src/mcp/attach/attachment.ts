@@ -47,6 +47,8 @@ export class Attachment {
   private level: unknown;
   private session: Session | undefined;
   private reviving: Promise<void> | undefined;
+  /** The handshake and the notifications that have to arrive before the calls that follow them. */
+  private earlier: Promise<unknown> = Promise.resolve();
   private count = 0;
 
   constructor(door: Door, client: Transport, log: Log) {
@@ -81,6 +83,12 @@ export class Attachment {
     const { method, params } = message as { method?: string; params?: { requestId?: Id } };
     // In 2026-07-28 the end of its stream is what cancels a request; before, nobody waits for its answer any more.
     if (method === 'notifications/cancelled' && params?.requestId !== undefined) this.calls.get(params.requestId)?.abort();
+    const passed = this.earlier.then(() => this.passInSession(message, method));
+    this.earlier = passed;
+    await passed;
+  }
+
+  private async passInSession(message: JSONRPCMessage, method: string | undefined): Promise<void> {
     const { session } = this;
     if (session === undefined) return;
     try {
@@ -99,9 +107,14 @@ export class Attachment {
     this.calls.set(request.id, controller);
     try {
       const version = modernVersion(request);
-      if (request.method === 'initialize' && version === undefined) await this.initialize(request, controller.signal);
-      else if (version === undefined) await this.callInSession(request, controller.signal);
-      else if (request.method === 'subscriptions/listen') await this.keepListening(request, version, controller.signal);
+      if (request.method === 'initialize' && version === undefined) {
+        const opened = this.initialize(request, controller.signal);
+        this.earlier = opened.catch(() => undefined);
+        await opened;
+      } else if (version === undefined) {
+        await this.earlier;
+        await this.callInSession(request, controller.signal);
+      } else if (request.method === 'subscriptions/listen') await this.keepListening(request, version, controller.signal);
       else await this.callAlone(request, version, controller.signal);
     } catch (error) {
       if (!controller.signal.aborted) await this.fail(request, error);
