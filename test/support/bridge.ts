@@ -103,7 +103,8 @@ export class TestBridge {
   ): Promise<TestBridge> {
     const folder = temporaryFolder();
     const common = { bridge: { name: 'test' }, http: { listen: '127.0.0.1:0' }, safety: { audit: join(folder, 'audit.jsonl') } };
-    const files = [writeYaml(folder, common, 'common.yaml'), ...(options.files ?? []), writeYaml(folder, map)];
+    // A shipped map has a port of its own, which only one test could have.
+    const files = [...(options.files ?? []), writeYaml(folder, common, 'common.yaml'), writeYaml(folder, map)];
     const bridge = await Bridge.create(readConfig(files), {
       version: '0.0.0',
       readOnly: options.readOnly === true,
