@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
-import { AuditLog } from './control/audit.ts';
+import { AuditLog } from './control/audit/log.ts';
 import { Control } from './control/control.ts';
 import { Field } from './control/field.ts';
 import type { Driver, DriverContext, Log } from './drivers/driver.ts';
@@ -111,7 +111,10 @@ export class Bridge {
 
   /** @throws AuditError where writes are enabled and can not be recorded */
   static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
-    const audit = config.safety.writes && !options.readOnly ? await AuditLog.open(config.safety.audit) : undefined;
+    const audit =
+      config.safety.writes && !options.readOnly
+        ? await AuditLog.open(config.safety.audit, options.log.child({ audit: config.safety.audit.path }))
+        : undefined;
     const trace = options.trace === undefined ? undefined : await Trace.open(options.trace);
     const bridge = new Bridge(config, options, audit, trace);
     await Promise.all(bridge.publishers.map(publisher => publisher.open()));

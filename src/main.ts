@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import type { AttachOptions } from './cli/attach.ts';
+import type { VerifyOptions } from './cli/audit.ts';
 import type { ClientConfigOptions } from './cli/client-config.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
@@ -114,6 +115,29 @@ program
   .option('--timeout <ms>', 'for one request', Number, 500)
   .option('--delay <ms>', 'silence between two requests', Number, 50)
   .action(async (options: RawScanOptions) => (await import('./cli/scan.ts')).scan(options));
+const auditLog = program.command('audit').description('look at the record of writes');
+auditLog
+  .command('verify')
+  .description('say whether the record is whole: nothing changed, removed, swapped or cut off')
+  .argument('<config...>', CONFIG)
+  .option('--head <number:seal>', 'a head from the journal, to be found in the record too', (text, before: string[] = []) => [
+    ...before,
+    text,
+  ])
+  .action(async (files: string[], options: VerifyOptions) => (await import('./cli/audit.ts')).verify(files, options));
+auditLog
+  .command('tail')
+  .description('print the last records')
+  .argument('<config...>', CONFIG)
+  .option('-n, --lines <count>', 'how many', Number, 20)
+  .action(async (files: string[], options: { lines: number }) => (await import('./cli/audit.ts')).tail(files, options));
+auditLog
+  .command('show')
+  .description('print everything about one write')
+  .argument('<config>', 'the map')
+  .argument('<audit-id>', 'the id that the write was answered with')
+  .option(...MORE)
+  .action(async (file: string, id: string, options: MoreFiles) => (await import('./cli/audit.ts')).show(file, id, options.config ?? []));
 program
   .command('client-config')
   .description('print what to paste into each known MCP client')

@@ -18,7 +18,8 @@ export interface Config {
     readonly writes: boolean;
     readonly maxWritesPerMinute: number;
     readonly killSwitch?: string;
-    readonly audit: string;
+    /** The file of the record, that of its key where the map names one, and the bytes at which a new one is begun. */
+    readonly audit: { readonly path: string; readonly key?: string; readonly rotate: number };
   };
   readonly http: {
     readonly host: string;

@@ -134,7 +134,11 @@ function assemble(
       writes: safety.writes === 'enabled',
       maxWritesPerMinute: Number(safety.max_writes_per_minute ?? 30),
       ...(safety.kill_switch !== undefined && { killSwitch: path(safety.kill_switch, ['safety', 'kill_switch']) }),
-      audit: safety.audit === undefined ? join(stateFolder(), `${name}.audit.jsonl`) : path(safety.audit, ['safety', 'audit']),
+      audit: {
+        path: safety.audit === undefined ? join(stateFolder(), `${name}.audit.jsonl`) : path(safety.audit, ['safety', 'audit']),
+        ...(safety.audit_key !== undefined && { key: path(safety.audit_key, ['safety', 'audit_key']) }),
+        rotate: parseSize(safety.audit_rotate ?? '50MB') ?? 0,
+      },
     },
     http: compileHttp(mapOf(raw.http), report),
     stdio: { role: (mapOf(raw.stdio).role ?? 'viewer') as Role },

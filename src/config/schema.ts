@@ -37,18 +37,6 @@ const tool: JsonSchema = object(
   { exactlyOne: TOOL_VERBS },
 );
 
-const safety = object({
-  writes: {
-    enum: ['disabled', 'enabled'],
-    default: 'disabled',
-    description: 'The master switch: while it is disabled, nothing is ever written',
-  },
-  max_writes_per_minute: { type: 'integer', minimum: 1, default: 30, description: 'Most writes in a minute for the whole bridge' },
-  confirm_timeout: duration('How long a person has to answer. In force with `confirm`, which is not supported yet', '2m'),
-  kill_switch: { type: 'string', minLength: 1, description: 'While a file of this path exists, nothing is written' },
-  audit: { type: 'string', minLength: 1, description: 'The file in which every write, refusal and outcome is recorded' },
-});
-
 const size = (description: string, byDefault: string): JsonSchema => ({
   type: 'string',
   pattern: SIZE_PATTERN,
@@ -63,6 +51,24 @@ const count = (description: string, byDefault: number): JsonSchema => ({
   maximum: 100_000,
   default: byDefault,
   description,
+});
+
+const safety = object({
+  writes: {
+    enum: ['disabled', 'enabled'],
+    default: 'disabled',
+    description: 'The master switch: while it is disabled, nothing is ever written',
+  },
+  max_writes_per_minute: { type: 'integer', minimum: 1, default: 30, description: 'Most writes in a minute for the whole bridge' },
+  confirm_timeout: duration('How long a person has to answer. In force with `confirm`, which is not supported yet', '2m'),
+  kill_switch: { type: 'string', minLength: 1, description: 'While a file of this path exists, nothing is written' },
+  audit: { type: 'string', minLength: 1, description: 'The file in which every write, refusal and outcome is recorded' },
+  audit_key: {
+    type: 'string',
+    minLength: 1,
+    description: 'The file of the key that seals its records: 64 hexadecimal digits. Made beside the audit file where there is none',
+  },
+  audit_rotate: size('Size at which a new audit file is begun; the old ones stay', '50MB'),
 });
 
 const http = object({

@@ -6,7 +6,9 @@ import type { Point } from '../model/point.ts';
 import { present as presentSample, type Sample } from '../model/sample.ts';
 import { type JsonValue, sameValue, showValue, toJson, type Value } from '../model/value.ts';
 import { Refusal, type WriteOutcome, type WriteReceipt, type WriteRequest } from '../model/write.ts';
-import { AuditError, type AuditLog } from './audit.ts';
+import type { AuditRecord } from './audit/chain.ts';
+import { AuditError } from './audit/files.ts';
+import type { AuditLog } from './audit/log.ts';
 import type { Field } from './field.ts';
 import { checkPresent, checkRate, checkRole, checkSwitches, checkValue, oppositeOf, type SafetySettings } from './gates.ts';
 import { WriteRate } from './rate.ts';
@@ -260,7 +262,7 @@ export class Control {
     };
   }
 
-  private async record(record: Parameters<AuditLog['append']>[0]): Promise<void> {
+  private async record(record: AuditRecord): Promise<void> {
     if (this.audit === undefined) return;
     try {
       await this.audit.append(record);

@@ -195,7 +195,7 @@ describe('files as YAML', () => {
 test('a map needs no bridge entry: the name is fieldbridge then, and the audit file is named after it', () => {
   const { bridge, safety } = readConfig([writeYaml(temporaryFolder(), 'connections: {}\ndevices: {}\n')]);
   expect(bridge).toEqual({ name: 'fieldbridge', notifyInterval: 100 });
-  expect(safety.audit).toMatch(/\/fieldbridge\.audit\.jsonl$/);
+  expect(safety.audit.path).toMatch(/\/fieldbridge\.audit\.jsonl$/);
 });
 
 describe('secrets', () => {
