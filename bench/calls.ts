@@ -4,6 +4,7 @@ import { Control } from '../src/control/control.ts';
 import { Field } from '../src/control/field.ts';
 import { Catalogue } from '../src/mcp/catalogue.ts';
 import { Notices } from '../src/mcp/notices.ts';
+import { SealedStates } from '../src/mcp/sealed-state.ts';
 import { createServer } from '../src/mcp/server.ts';
 import { Plant } from '../src/model/plant.ts';
 import { History } from '../src/store/history.ts';
@@ -53,9 +54,10 @@ function instances(): void {
   const plant = new Plant([], []);
   const live = new LiveValues(plant);
   const field = new Field(plant, live, new Map());
-  const control = new Control(field, { writes: false, readOnly: true, maxWritesPerMinute: 1 }, undefined);
+  const safety = { writes: 'disabled', readOnly: true, maxWritesPerMinute: 1, lockFile: '', confirmTimeout: 0, approver: 'any' } as const;
+  const control = new Control(field, safety, undefined, pino({ level: 'silent' }));
   const catalogue = new Catalogue({ name: 'bench', version: '0' }, { field, control, publishers: [], history: new History(0, 0) }, 'run');
-  const parts = { catalogue, log: pino({ level: 'silent' }), notices: new Notices() };
+  const parts = { catalogue, log: pino({ level: 'silent' }), notices: new Notices(), states: new SealedStates(60_000) };
   const each = (make: () => unknown): number => {
     for (let i = 0; i < 20_000; i++) make();
     const began = performance.now();

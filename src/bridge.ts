@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import { AuditLog } from './control/audit/log.ts';
 import { Control } from './control/control.ts';
+import { ControlDoor } from './control/door.ts';
 import { Field } from './control/field.ts';
 import type { Driver, DriverContext, Log } from './drivers/driver.ts';
 import { ModbusDriver } from './drivers/modbus/driver.ts';
@@ -13,6 +14,7 @@ import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
 import { findPoints, unknownText } from './mcp/lookup.ts';
 import { Notices } from './mcp/notices.ts';
+import { SealedStates } from './mcp/sealed-state.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
 import { Trace } from './mcp/trace.ts';
@@ -62,8 +64,10 @@ export class Bridge {
     readonly field: Field;
     readonly log: Logger;
     readonly notices: Notices;
+    readonly states: SealedStates;
     readonly trace?: Trace;
   };
+  private door: Promise<ControlDoor | undefined> | undefined;
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
 
   private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined, trace: Trace | undefined) {
@@ -92,7 +96,7 @@ export class Bridge {
     this.drivers = drivers.map(([, driver]) => driver);
     this.publishers = visiting ? [] : this.makePublishers(new Map(drivers));
     const field = new Field(config.plant, this.live, new Map(drivers));
-    const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit);
+    const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit, log);
     this.control = control;
     const identity = {
       name: config.bridge.name,
@@ -105,6 +109,7 @@ export class Bridge {
       field,
       log,
       notices: this.notices,
+      states: new SealedStates(config.safety.confirmTimeout),
       ...(trace !== undefined && { trace }),
     };
   }
@@ -112,12 +117,12 @@ export class Bridge {
   /** @throws AuditError where writes are enabled and can not be recorded */
   static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
     const audit =
-      config.safety.writes && !options.readOnly
+      config.safety.writes !== 'disabled' && !options.readOnly
         ? await AuditLog.open(config.safety.audit, options.log.child({ audit: config.safety.audit.path }))
         : undefined;
     const trace = options.trace === undefined ? undefined : await Trace.open(options.trace);
     const bridge = new Bridge(config, options, audit, trace);
-    await Promise.all(bridge.publishers.map(publisher => publisher.open()));
+    await Promise.all([bridge.control.takeUp(), ...bridge.publishers.map(publisher => publisher.open())]);
     return bridge;
   }
 
@@ -128,6 +133,9 @@ export class Bridge {
       for (const publisher of this.publishers) publisher.changed(sample);
     });
     for (const driver of this.drivers) driver.start(samples => this.live.update(samples));
+    if (this.audit === undefined) return;
+    this.control.start();
+    this.door = ControlDoor.open(this.config.safety.door, this.control, this.log);
   }
 
   /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
@@ -222,6 +230,8 @@ export class Bridge {
   async stop(): Promise<void> {
     this.log.info({}, 'stopping');
     this.subscriptions.stop();
+    await (await this.door)?.close();
+    await this.control.stop();
     await Promise.all(this.drivers.map(driver => driver.stop()));
     await this.http?.mcp.close();
     await this.http?.listener.stop();

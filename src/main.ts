@@ -3,6 +3,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from 'commander
 import type { AttachOptions } from './cli/attach.ts';
 import type { VerifyOptions } from './cli/audit.ts';
 import type { ClientConfigOptions } from './cli/client-config.ts';
+import type { DecisionOptions } from './cli/door.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
@@ -115,6 +116,30 @@ program
   .option('--timeout <ms>', 'for one request', Number, 500)
   .option('--delay <ms>', 'silence between two requests', Number, 50)
   .action(async (options: RawScanOptions) => (await import('./cli/scan.ts')).scan(options));
+program
+  .command('pending')
+  .description('list the writes that wait for a person')
+  .argument('<config...>', CONFIG)
+  .action(async (files: string[]) => (await import('./cli/door.ts')).pending(files));
+for (const verdict of ['approve', 'decline'] as const)
+  program
+    .command(verdict)
+    .description(verdict === 'approve' ? 'let a write go on that waits for a person' : 'refuse a write that waits for a person')
+    .argument('<config>', 'the map')
+    .argument('<id>', 'of the write, as `fieldbridge pending` shows it')
+    .option(...MORE)
+    .option('-r, --reason <text>', 'why; goes into the audit file')
+    .action(async (file: string, id: string, options: DecisionOptions) =>
+      (await import('./cli/door.ts')).decide(file, id, verdict, options),
+    );
+for (const kind of ['lock', 'unlock'] as const)
+  program
+    .command(kind)
+    .description(kind === 'lock' ? 'let nothing be written, at once' : 'let writes go on')
+    .argument('<config>', 'the map')
+    .option(...MORE)
+    .option('-r, --reason <text>', 'why; goes into the audit file, and into refusals')
+    .action(async (file: string, options: DecisionOptions) => (await import('./cli/door.ts')).lock(file, kind, options));
 const auditLog = program.command('audit').description('look at the record of writes');
 auditLog
   .command('verify')

@@ -12,6 +12,6 @@ export function check(files: readonly string[]): void {
     count(plant.tools.length, 'tool'),
   ];
   process.stdout.write(
-    `OK: ${parts.join(', ')}; writes ${safety.writes ? 'enabled' : 'disabled'}${warnings.length > 0 ? `; ${count(warnings.length, 'warning')}` : ''}\n`,
+    `OK: ${parts.join(', ')}; writes ${safety.writes}${warnings.length > 0 ? `; ${count(warnings.length, 'warning')}` : ''}\n`,
   );
 }

@@ -15,7 +15,14 @@ export interface Config {
   readonly devices: readonly DeviceEntry[];
   readonly plant: Plant;
   readonly safety: {
-    readonly writes: boolean;
+    readonly writes: 'disabled' | 'simulated' | 'enabled';
+    readonly confirmTimeout: number;
+    readonly approver: 'any' | 'other';
+    readonly heartbeat?: { readonly point: string; readonly interval: number };
+    /** The file that `fieldbridge lock` makes. */
+    readonly lockFile: string;
+    /** The socket of the control door. */
+    readonly door: string;
     readonly maxWritesPerMinute: number;
     readonly killSwitch?: string;
     /** The file of the record, that of its key where the map names one, and the bytes at which a new one is begun. */

@@ -16,6 +16,7 @@ import { Sources, showPath } from './source.ts';
 import { expandTemplates } from './templates.ts';
 import { compileTools, didYouMean } from './tools.ts';
 import { validate } from './validate.ts';
+import { checkWrites } from './writes.ts';
 
 /** How many mistakes are told at once; a file that is no map at all would fill the screen. */
 const MAX_PROBLEMS = 200;
@@ -118,7 +119,9 @@ function assemble(
       warn(['connections', connection.name], 'no device uses this connection; it will not be opened', 'key');
   }
   const tools = compileTools(mapOf(raw.tools), new Plant(plants, []), declared, report);
+  checkWrites(new Plant(plants, []), safety.heartbeat, report, warn);
   const path = (text: unknown, at: ConfigPath): string => resolve(sources.folderOf(at), String(text));
+  const auditPath = safety.audit === undefined ? join(stateFolder(), `${name}.audit.jsonl`) : path(safety.audit, ['safety', 'audit']);
   return {
     bridge: {
       name,
@@ -131,11 +134,17 @@ function assemble(
     devices,
     plant: new Plant(plants, tools),
     safety: {
-      writes: safety.writes === 'enabled',
+      writes: (safety.writes ?? 'disabled') as Config['safety']['writes'],
+      confirmTimeout: parseDuration(safety.confirm_timeout ?? '2m') ?? 120_000,
+      approver: (safety.approver ?? 'any') as Config['safety']['approver'],
+      ...compileHeartbeat(safety.heartbeat),
       maxWritesPerMinute: Number(safety.max_writes_per_minute ?? 30),
       ...(safety.kill_switch !== undefined && { killSwitch: path(safety.kill_switch, ['safety', 'kill_switch']) }),
+      // Only one bridge at a time has an audit file, so what belongs to that bridge stands beside it.
+      lockFile: `${auditPath}.locked`,
+      door: `${auditPath}.control`,
       audit: {
-        path: safety.audit === undefined ? join(stateFolder(), `${name}.audit.jsonl`) : path(safety.audit, ['safety', 'audit']),
+        path: auditPath,
         ...(safety.audit_key !== undefined && { key: path(safety.audit_key, ['safety', 'audit_key']) }),
         rotate: parseSize(safety.audit_rotate ?? '50MB') ?? 0,
       },
@@ -225,6 +234,11 @@ function compileDevices(
 function compileHistory(raw: unknown): Config['history'] {
   const { keep, max_samples } = mapOf(raw);
   return { keep: raw === 0 ? 0 : (parseDuration(keep ?? '1h') ?? 0), maxSamples: Number(max_samples ?? 1_000_000) };
+}
+
+function compileHeartbeat(raw: unknown): Pick<Config['safety'], 'heartbeat'> {
+  const { point, interval } = mapOf(raw);
+  return typeof point === 'string' ? { heartbeat: { point, interval: parseDuration(interval ?? '1s') ?? 1000 } } : {};
 }
 
 function compileHttp(raw: RawMap, report: Report): Config['http'] {

@@ -55,12 +55,22 @@ const count = (description: string, byDefault: number): JsonSchema => ({
 
 const safety = object({
   writes: {
-    enum: ['disabled', 'enabled'],
+    enum: ['disabled', 'simulated', 'enabled'],
     default: 'disabled',
-    description: 'The master switch: while it is disabled, nothing is ever written',
+    description: 'The master switch: while it is disabled, nothing is ever written; simulated runs every rule and shows what would be sent',
   },
   max_writes_per_minute: { type: 'integer', minimum: 1, default: 30, description: 'Most writes in a minute for the whole bridge' },
-  confirm_timeout: duration('How long a person has to answer. In force with `confirm`, which is not supported yet', '2m'),
+  confirm_timeout: duration('How long a person has to answer', '2m'),
+  approver: {
+    enum: ['any', 'other'],
+    default: 'any',
+    description: 'Who may approve a write that waits for a person: anybody who can, or nobody by whose authority it was asked for',
+  },
+  heartbeat: object(
+    { point: { ...POINT_NAME, description: 'The point that is written' }, interval: duration('How often', '1s') },
+    ['point'],
+    { description: 'A sign of life for the PLC: a counter that goes up, or a bit that changes' },
+  ),
   kill_switch: { type: 'string', minLength: 1, description: 'While a file of this path exists, nothing is written' },
   audit: { type: 'string', minLength: 1, description: 'The file in which every write, refusal and outcome is recorded' },
   audit_key: {
@@ -126,21 +136,48 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       role: { enum: ['operator', 'engineer'], default: 'operator', description: 'Who may write it' },
       min_interval: duration('Time that must lie between two writes'),
       verify: {
-        anyOf: [duration(''), { const: 'off' }],
-        expected: 'a duration such as 2s, or off',
+        description: 'How long the read-back has to agree; off does not read back; or another point that shows what became of it',
         default: '2s',
-        description: 'How long the read-back has to agree; off does not read back',
+        if: { type: 'object' },
+        // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+        then: object(
+          {
+            point: { ...POINT_NAME, description: 'The point that shows it' },
+            within: duration('How long it has', '5s'),
+            tolerance: { type: 'number', minimum: 0, default: 0, description: 'How near it has to come, in engineering units' },
+          },
+          ['point'],
+        ),
+        else: { anyOf: [duration(''), { const: 'off' }], expected: 'a duration such as 2s, off, or { point, within, tolerance }' },
       },
       confirm: {
         enum: ['none', 'client', 'person'],
         default: 'none',
-        description: 'Who has to agree to a write',
-        notSupportedYet: ['client', 'person'],
+        description: 'Who has to agree to a write: the person at the client, whom a client can answer for; or a person outside its reach',
       },
-      interlock: later('A condition over live points without which nothing is written'),
-      lease: later('A safe value that is written when the write is not renewed'),
-      max_per_day: later('Most writes of this point in a day'),
-      pulse: later('A momentary contact: true, then false again'),
+      interlock: {
+        type: 'string',
+        minLength: 1,
+        maxLength: 2000,
+        description: 'CEL over live points, without which nothing is written. A point that is not known refuses',
+      },
+      lease: object(
+        { ttl: duration('Within which the write has to be renewed'), safe: { description: 'The value that is written when it is not' } },
+        ['ttl', 'safe'],
+        { description: 'A safe value that is written when the write is not renewed' },
+      ),
+      max_per_day: {
+        type: 'integer',
+        minimum: 1,
+        maximum: 100_000,
+        description: 'Most writes of this point in 24 hours, counted across restarts',
+      },
+      pulse: duration('A momentary contact: true for this time, then false again'),
+      on_restart: {
+        enum: ['release', 'report'],
+        default: 'release',
+        description: 'What is done about a pulse that a killed bridge left on: let go of it, or say so and leave it',
+      },
       ...merged('writeProperties'),
     },
     [],

@@ -1,23 +1,33 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { acceptValue, checkLimits } from '../model/accept.ts';
 import { showDuration } from '../model/duration.ts';
+import type { Point } from '../model/point.ts';
 import { mayActAs } from '../model/role.ts';
 import type { Sample } from '../model/sample.ts';
+import { escapeControls } from '../model/text.ts';
 import { asNumber, sameValue, showValue, type Value } from '../model/value.ts';
 import { Refusal, type WriteRequest } from '../model/write.ts';
 
 /** What the whole bridge allows. */
 export interface SafetySettings {
-  readonly writes: boolean;
+  readonly writes: 'disabled' | 'simulated' | 'enabled';
   readonly readOnly: boolean;
   readonly killSwitch?: string;
+  /** The file that `fieldbridge lock` makes. */
+  readonly lockFile: string;
   readonly maxWritesPerMinute: number;
+  /** Milliseconds that a person has to answer. */
+  readonly confirmTimeout: number;
+  readonly approver: 'any' | 'other';
+  readonly heartbeat?: { readonly point: string; readonly interval: number };
 }
 
 /** When a point was last written, and how many writes the bridge has left. */
 export interface WriteHistory {
   /** Monotonic milliseconds; undefined: not in this run. */
   lastWrite(point: string): number | undefined;
+  /** Writes within the last 24 hours, and milliseconds until the oldest of them is older. */
+  ofDay(point: string): { readonly count: number; readonly wait: number };
   /** Writes that may be made now; with none left, milliseconds until the next. */
   budget(): { readonly left: number; readonly wait: number };
 }
@@ -25,19 +35,39 @@ export interface WriteHistory {
 /** Whether anything may be written at all. @throws Refusal */
 export function checkSwitches(settings: SafetySettings): void {
   if (settings.readOnly) throw new Refusal('read_only', 'the bridge was started with --read-only: nothing is written');
-  if (!settings.writes)
+  if (settings.writes === 'disabled')
     throw new Refusal(
       'writes_disabled',
       'writes are disabled in the configuration (safety.writes): nothing is written until an engineer enables them',
+    );
+  if (existsSync(settings.lockFile))
+    throw new Refusal(
+      'kill_switch',
+      `${lockText(settings.lockFile)}: nothing is written until a person unlocks it with \`fieldbridge unlock\``,
     );
   if (settings.killSwitch !== undefined && existsSync(settings.killSwitch))
     throw new Refusal('kill_switch', 'the kill switch is on: nothing is written until a person takes it off');
 }
 
+/** Who locked the bridge, as far as the file tells. */
+function lockText(file: string): string {
+  try {
+    const { by, at, why } = JSON.parse(readFileSync(file, 'utf8')) as { by?: unknown; at?: unknown; why?: unknown };
+    const reason = typeof why === 'string' ? ` (${escapeControls(why).slice(0, 200)})` : '';
+    return `the bridge was locked by ${escapeControls(String(by)).slice(0, 100)} at ${escapeControls(String(at)).slice(0, 40)}${reason}`;
+  } catch {
+    return 'the bridge is locked';
+  }
+}
+
+/** Whether the map lets anybody write this point. @throws Refusal */
+export function checkWritable({ name, write }: Point): void {
+  if (write === undefined) throw new Refusal('not_writable', `${name} is not writable: the map gives it no \`write\``);
+}
+
 /** Whether this asker may write this point. @throws Refusal */
 export function checkRole({ point, principal }: WriteRequest): void {
-  if (point.write === undefined) throw new Refusal('not_writable', `${point.name} is not writable: the map gives it no \`write\``);
-  if (!mayActAs(principal.role, point.write.role))
+  if (point.write !== undefined && !mayActAs(principal.role, point.write.role))
     throw new Refusal('role', `${point.name} may be written by the role ${point.write.role}; this client has the role ${principal.role}`);
 }
 
@@ -73,7 +103,7 @@ export function checkPresent(request: WriteRequest, wanted: Value, present: Samp
   checkStep(request, wanted, present);
 }
 
-function checkExpected({ point, expected }: WriteRequest, present: Sample): void {
+export function checkExpected({ point, expected }: WriteRequest, present: Sample): void {
   if (expected === undefined) return;
   const believed = acceptValue(point, expected);
   const [a, b] = [asNumber(believed), asNumber(present.value)];
@@ -118,6 +148,13 @@ export function checkRate({ point }: WriteRequest, history: WriteHistory, now: n
       `${point.name} was written ${showDuration(now - last)} ago, and ${showDuration(least)} must lie between two writes; accepted in ${showDuration(least - (now - last))}`,
     );
   }
+  const most = point.write?.maxPerDay;
+  const day = history.ofDay(point.name);
+  if (most !== undefined && day.count >= most)
+    throw new Refusal(
+      'max_per_day',
+      `${point.name} was written ${day.count} times in the last 24 hours, and max_per_day is ${most}; accepted in ${showDuration(day.wait)}`,
+    );
   const { left, wait } = history.budget();
   if (left < 1)
     throw new Refusal(

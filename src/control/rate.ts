@@ -1,9 +1,14 @@
 import type { WriteHistory } from './gates.ts';
 
+const DAY = 24 * 3_600_000;
+/** No limit of a day is higher than what is remembered of it. */
+const MOST_OF_DAY = 100_000;
+
 /** A token bucket for the whole bridge and the time of each point's last write. */
 export class WriteRate implements WriteHistory {
   private readonly perMinute: number;
   private readonly last = new Map<string, number>();
+  private readonly days = new Map<string, readonly number[]>();
   private tokens: number;
   private filledAt = performance.now();
 
@@ -21,11 +26,24 @@ export class WriteRate implements WriteHistory {
     return { left: this.tokens, wait: this.tokens >= 1 ? 0 : ((1 - this.tokens) * 60_000) / this.perMinute };
   }
 
+  ofDay(point: string): { count: number; wait: number } {
+    const now = Date.now();
+    const times = (this.days.get(point) ?? []).filter(at => now - at < DAY);
+    this.days.set(point, times);
+    return { count: times.length, wait: Math.max(0, (times[0] ?? now) + DAY - now) };
+  }
+
   /** A request goes to the wire now. */
   note(point: string): void {
     this.fill();
     this.tokens -= 1;
     this.last.set(point, performance.now());
+    this.recall(point, Date.now());
+  }
+
+  /** A request went to the wire at that time, perhaps in an earlier run. Times come in order. */
+  recall(point: string, wall: number): void {
+    this.days.set(point, [...(this.days.get(point) ?? []), wall].slice(-MOST_OF_DAY));
   }
 
   private fill(): void {

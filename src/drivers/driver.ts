@@ -47,7 +47,9 @@ export interface WriteSteps {
    * Looks at the present value and decides: true to send, false where nothing need be sent. Whatever it throws ends the
    * write with nothing sent.
    */
-  approve(present: Sample, wire: readonly string[]): Promise<boolean>;
+  approve(present: Sample, wire: readonly string[], beside: readonly Sample[]): Promise<boolean>;
+  /** Points of the same connection that are read in the same slot, for whoever approves. */
+  readonly beside?: readonly Point[];
 }
 
 /** How a protocol reads and writes the points of one connection. */

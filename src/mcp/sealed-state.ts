@@ -13,7 +13,8 @@ export class StateError extends Error {}
  */
 export class SealedStates {
   private readonly key = randomBytes(32);
-  private readonly lifetime: number;
+  /** Milliseconds. */
+  readonly lifetime: number;
   private readonly now: () => number;
   /** Nonces of states that came back, until they would have expired anyway. */
   private readonly used = new Map<string, number>();

@@ -12,6 +12,7 @@ import type {
   ServerContext,
   Tool,
 } from '@modelcontextprotocol/server';
+import type { Confirmer } from '../control/confirmation.ts';
 import type { JsonSchema } from '../model/json-schema.ts';
 import type { Principal } from '../model/write.ts';
 import type { TraceContext } from './trace-context.ts';
@@ -22,6 +23,8 @@ export interface Call {
   readonly signal: AbortSignal;
   /** The trace that the client says the call belongs to. */
   readonly trace?: TraceContext;
+  /** How the person at the client can be asked. */
+  readonly confirmer?: Confirmer;
   /** The way back to the client while the call is open. */
   readonly context?: ServerContext;
 }

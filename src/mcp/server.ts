@@ -2,8 +2,10 @@ import { ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server, type S
 import type { Log } from '../drivers/driver.ts';
 import { DEFAULT_LIMITS } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
+import { InputNeeded, legacyConfirmer, modernConfirmer } from './ask.ts';
 import { tooManyUris } from './exchange.ts';
 import { LEVELS, type Level, type Notice, type Notices } from './notices.ts';
+import type { SealedStates } from './sealed-state.ts';
 import type { Call, Page, Served } from './served.ts';
 import type { ChangingList } from './subscriptions.ts';
 import { ArgumentError } from './tool.ts';
@@ -18,6 +20,8 @@ export interface ServerParts {
   readonly catalogue: Served;
   readonly log: Log;
   readonly notices: Notices;
+  /** What clients of 2026-07-28 keep between two rounds of a call. */
+  readonly states: SealedStates;
   /** Where every message is written, if somebody wants to see them. */
   readonly trace?: Trace;
 }
@@ -31,7 +35,7 @@ interface ConnectionOptions {
 
 /** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */
 export function createServer(
-  { catalogue, log }: ServerParts,
+  { catalogue, log, states }: ServerParts,
   era: Era,
   principal: Principal,
   { urisPerStream = DEFAULT_LIMITS.urisPerStream, revisions }: ConnectionOptions = {},
@@ -60,6 +64,7 @@ export function createServer(
     const trace = traceContextOf(ctx.mcpReq._meta);
     return {
       principal: withClient(principal, server),
+      confirmer: era === 'legacy' ? legacyConfirmer(server, ctx, states.lifetime) : modernConfirmer(ctx, states, principal.name),
       signal: ctx.mcpReq.signal,
       context: ctx,
       ...(trace !== undefined && { trace }),
@@ -89,6 +94,7 @@ export function createServer(
         return result;
       }
     } catch (error) {
+      if (error instanceof InputNeeded) return error.result;
       // What the protocol itself has an error for is the client's to hear.
       if (error instanceof ProtocolError) throw error;
       // A mistake of ours is logged with its place and told without it.

@@ -1,5 +1,6 @@
 import type { Control } from '../control/control.ts';
 import type { Field } from '../control/field.ts';
+import type { PendingView } from '../control/pending.ts';
 import type { ConnectionStatus, DeviceStatus } from '../drivers/driver.ts';
 import type { Quality } from '../model/sample.ts';
 import type { Publisher, PublisherStatus } from '../northbound/publisher.ts';
@@ -17,7 +18,9 @@ export interface BridgeStatus {
     readonly description?: string;
     readonly version: string;
     readonly uptime_s: number;
-    readonly writes: 'enabled' | 'disabled';
+    readonly writes: 'enabled' | 'simulated' | 'disabled';
+    /** Points whose safe value is written unless their write is renewed. */
+    readonly leases?: readonly { readonly point: string; readonly safe_value_at: string }[];
     readonly write_trouble?: string;
     readonly points: Readonly<Record<Quality | 'total', number>>;
   };
@@ -26,7 +29,7 @@ export interface BridgeStatus {
   /** Where the map publishes points to brokers. */
   readonly publish?: readonly PublisherStatus[];
   /** Writes that wait for a person. */
-  readonly pending: readonly object[];
+  readonly pending: readonly PendingView[];
 }
 
 /** What the state of the bridge is made of. */
@@ -48,13 +51,14 @@ export function bridgeStatus(identity: BridgeIdentity, { field, control, publish
     bridge: {
       ...identity,
       uptime_s: Math.round(process.uptime()),
-      writes: control.enabled ? 'enabled' : 'disabled',
+      writes: control.mode,
+      ...(control.duties.running.length > 0 && { leases: control.duties.running }),
       ...(control.trouble !== undefined && { write_trouble: control.trouble }),
       points,
     },
     connections: drivers.map(driver => driver.connectionStatus()),
     devices: drivers.flatMap(driver => driver.deviceStatus()),
     ...(publishers.length > 0 && { publish: publishers.map(publisher => publisher.status()) }),
-    pending: [],
+    pending: control.pending,
   };
 }

@@ -11,7 +11,11 @@ function deadbandOf(raw: unknown): Deadband {
 
 /** What a point's `write:` entry allows, whatever protocol carries it. */
 export function writeRule(raw: RawMap): WriteRule {
-  const verify = raw.verify === 'off' ? undefined : (parseDuration(raw.verify ?? '2s') ?? 2000);
+  const by = typeof raw.verify === 'object' && raw.verify !== null ? (raw.verify as RawMap) : undefined;
+  const verify = raw.verify === 'off' ? undefined : (parseDuration(by === undefined ? (raw.verify ?? '2s') : (by.within ?? '5s')) ?? 2000);
+  const pulse = parseDuration(raw.pulse);
+  const lease = raw.lease as RawMap | undefined;
+  const ttl = parseDuration(lease?.ttl);
   return {
     ...(raw.min !== undefined && { min: Number(raw.min) }),
     ...(raw.max !== undefined && { max: Number(raw.max) }),
@@ -19,6 +23,12 @@ export function writeRule(raw: RawMap): WriteRule {
     role: (raw.role ?? 'operator') as Role,
     minInterval: parseDuration(raw.min_interval ?? '0ms') ?? 0,
     ...(verify !== undefined && { verify }),
+    ...(by !== undefined && { verifyBy: { point: String(by.point), tolerance: Number(by.tolerance ?? 0) } }),
+    ...(raw.interlock !== undefined && { interlock: String(raw.interlock) }),
+    confirm: (raw.confirm ?? 'none') as WriteRule['confirm'],
+    ...(raw.max_per_day !== undefined && { maxPerDay: Number(raw.max_per_day) }),
+    ...(pulse !== undefined && { pulse: { ms: pulse, onRestart: (raw.on_restart ?? 'release') as 'release' | 'report' } }),
+    ...(lease?.safe !== undefined && ttl !== undefined && { lease: { ttl, safe: lease.safe } }),
   };
 }
 
@@ -85,4 +95,7 @@ export function checkWriteLimits(write: RawMap, rule: WriteRule, value: ValueKin
     if (write[key] !== undefined && value.kind !== 'number') report(`${key} needs a point whose value is a number`, 'write', key);
   if (rule.min !== undefined && rule.max !== undefined && rule.min > rule.max)
     report(`min ${rule.min} is above max ${rule.max}: nothing could be written`, 'write', 'min');
+  if (rule.pulse !== undefined && value.kind !== 'bool') report('pulse needs a point that is true or false', 'write', 'pulse');
+  if (rule.pulse !== undefined && rule.lease !== undefined) report('a pulse ends by itself; it needs no lease', 'write', 'lease');
+  if (write.on_restart !== undefined && rule.pulse === undefined) report('on_restart belongs to a pulse', 'write', 'on_restart');
 }

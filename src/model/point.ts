@@ -24,6 +24,18 @@ export interface WriteRule {
   readonly minInterval: number;
   /** Milliseconds in which the read-back must agree; undefined: not verified. */
   readonly verify?: number;
+  /** The point that shows what became of a write, where the written one does not, and how near it has to come. */
+  readonly verifyBy?: { readonly point: string; readonly tolerance: number };
+  /** CEL over live points, without which nothing is written. */
+  readonly interlock?: string;
+  /** Who has to agree: the person at the client, or one with a name, outside the assistant's reach. */
+  readonly confirm: 'none' | 'client' | 'person';
+  /** Most writes in 24 hours. */
+  readonly maxPerDay?: number;
+  /** True for so many milliseconds, then false again; what is done about one that a killed process left on. */
+  readonly pulse?: { readonly ms: number; readonly onRestart: 'release' | 'report' };
+  /** The value that is written when a write is not renewed within so many milliseconds. */
+  readonly lease?: { readonly ttl: number; readonly safe: unknown };
 }
 
 /** One measured or set quantity of the plant. Made once per configuration and frozen. */

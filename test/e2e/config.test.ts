@@ -222,7 +222,7 @@ describe('secrets', () => {
       }
       return '';
     })();
-    expect(message).toContain('safety.writes: expected one of disabled, enabled; got a secret');
+    expect(message).toContain('safety.writes: expected one of disabled, simulated, enabled; got a secret');
     expect(message).not.toContain('tops3cret');
   });
 });

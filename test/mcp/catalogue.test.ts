@@ -5,6 +5,7 @@ import { Control } from '../../src/control/control.ts';
 import { Field } from '../../src/control/field.ts';
 import { Catalogue } from '../../src/mcp/catalogue.ts';
 import { Notices } from '../../src/mcp/notices.ts';
+import { SealedStates } from '../../src/mcp/sealed-state.ts';
 import { createServer } from '../../src/mcp/server.ts';
 import { GENERAL_TOOLS } from '../../src/model/plant.ts';
 import type { Role } from '../../src/model/role.ts';
@@ -18,7 +19,7 @@ function catalogue() {
   const live = new LiveValues(plant);
   live.stop();
   const field = new Field(plant, live, new Map());
-  const control = new Control(field, { ...safety, readOnly: false }, undefined);
+  const control = new Control(field, { ...safety, readOnly: false }, undefined, pino({ level: 'silent' }));
   return {
     field,
     made: new Catalogue(
@@ -75,6 +76,6 @@ test('the general tools are those whose names a map may not take', () => {
 
 test('a server instance costs microseconds, so that each request can have one', () => {
   const { made } = catalogue();
-  const parts = { catalogue: made, log: pino({ level: 'silent' }), notices: new Notices() };
+  const parts = { catalogue: made, log: pino({ level: 'silent' }), notices: new Notices(), states: new SealedStates(60_000) };
   for (let i = 0; i < 1000; i++) expect(createServer(parts, 'modern', { name: 'test', role: 'viewer' }).subscribed.size).toBe(0);
 });

@@ -1,5 +1,6 @@
 import { Tiktoken } from 'js-tiktoken/lite';
 import o200k from 'js-tiktoken/ranks/o200k_base';
+import pino from 'pino';
 import { expect, test } from 'vitest';
 import { Control } from '../../src/control/control.ts';
 import { Field } from '../../src/control/field.ts';
@@ -47,7 +48,7 @@ function listed() {
   const live = new LiveValues(plant);
   live.stop();
   const field = new Field(plant, live, new Map());
-  const control = new Control(field, { ...safety, readOnly: false }, undefined);
+  const control = new Control(field, { ...safety, readOnly: false }, undefined, pino({ level: 'silent' }));
   const sources = { field, control, publishers: [], history: new History(3_600_000, 1000) };
   return new Catalogue({ name: 'plant', version: '0' }, sources, 'run').tools({ name: 'test', role: 'engineer' })?.items ?? [];
 }

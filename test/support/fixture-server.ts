@@ -3,6 +3,7 @@ import { onTestFinished } from 'vitest';
 import { HttpListener } from '../../src/http/listener.ts';
 import { McpHttp } from '../../src/mcp/http.ts';
 import { Notices } from '../../src/mcp/notices.ts';
+import { SealedStates } from '../../src/mcp/sealed-state.ts';
 import type { Sink } from '../../src/mcp/subscriptions.ts';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../src/model/limits.ts';
 import { FixtureCatalogue } from './fixtures.ts';
@@ -28,6 +29,7 @@ export async function startFixtureServer(limits: Partial<HttpLimits> = {}): Prom
     catalogue: new FixtureCatalogue(() => tell.listChanged('tools')),
     log: pino({ level: 'silent' }),
     notices: new Notices(),
+    states: new SealedStates(60_000),
   };
   const all = { ...DEFAULT_LIMITS, ...limits };
   const mcp = new McpHttp(parts, news, { name: 'http', role: 'operator' }, all);

@@ -2,9 +2,10 @@ import { type FileHandle, mkdir, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Log } from '../../drivers/driver.ts';
 import { systemReason } from '../../model/errors.ts';
-import { type AuditRecord, GENESIS, type Head, seal, unseal } from './chain.ts';
+import { type AuditRecord, GENESIS, type Head, type SealedRecord, seal, unseal } from './chain.ts';
 import { AuditError, headPath, headText, keyPath, lockPath, readHead, readKey, rotatedPath } from './files.ts';
-import { ProcessLock } from './lock.ts';
+import { ProcessLock } from './exclusive.ts';
+import { recordsOf } from './verify.ts';
 
 /** No record is longer; so much is read to find the last one. */
 const LONGEST = 1_000_000;
@@ -96,6 +97,11 @@ export class AuditLog {
     const written = this.last.then(() => this.write(record));
     this.last = written.catch(() => undefined);
     return written;
+  }
+
+  /** What is on the disk, but for files that were not written to since then. */
+  records(since: number): AsyncGenerator<SealedRecord> {
+    return recordsOf(this.settings.path, this.key, since);
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,4 @@
-import { createReadStream } from 'node:fs';
+import { createReadStream, statSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { GENESIS, type Head, type SealedRecord, unseal } from './chain.ts';
 import { AuditError, filesOf, readHead } from './files.ts';
@@ -64,9 +64,9 @@ function breakIn(head: Head, { n, prev }: SealedRecord): string | undefined {
   return prev === head.mac ? undefined : `record ${n} does not carry on from the one before it`;
 }
 
-/** Records that are sealed, of all files, in their order. */
-export async function* recordsOf(path: string, key: Buffer): AsyncGenerator<SealedRecord> {
-  for (const file of filesOf(path))
+/** Records that are sealed, in their order. @param since files that were not written to after it are left out */
+export async function* recordsOf(path: string, key: Buffer, since = 0): AsyncGenerator<SealedRecord> {
+  for (const file of filesOf(path).filter(one => statSync(one).mtimeMs >= since))
     for await (const line of linesOf(file)) {
       const found = unseal(key, line);
       if (found !== undefined) yield found.record;

@@ -51,7 +51,10 @@ export class ModbusDriver implements Driver {
         const points = device.points as readonly ModbusPoint[];
         const reader = new DeviceReader(readerSettings(device.name, device.raw, retries, connection.type), this.connection);
         const poller = new DevicePoller(device.name, this.connection, connection.name, points, reader, log, i * 5);
-        return [device.name, { points, reader, poller, writer: new DeviceWriter(reader, this.connection) }];
+        return [
+          device.name,
+          { points, reader, poller, writer: new DeviceWriter(reader, this.connection, name => this.device(name).reader) },
+        ];
       }),
     );
   }

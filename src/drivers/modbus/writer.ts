@@ -1,4 +1,5 @@
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
+import { bad, type Sample, sampleOf } from '../../model/sample.ts';
 import type { Value } from '../../model/value.ts';
 import { Refusal, type WriteReceipt } from '../../model/write.ts';
 import { NoReply, type WriteSteps } from '../driver.ts';
@@ -25,9 +26,11 @@ export class DeviceWriter {
   private readonly reader: DeviceReader;
   private readonly connection: ModbusConnection;
   private readonly unknownFunctions = new Set<number>();
+  private readonly readerOf: (device: string) => DeviceReader;
 
-  constructor(reader: DeviceReader, connection: ModbusConnection) {
+  constructor(reader: DeviceReader, connection: ModbusConnection, readerOf: (device: string) => DeviceReader) {
     this.reader = reader;
+    this.readerOf = readerOf;
     this.connection = connection;
   }
 
@@ -51,14 +54,24 @@ export class DeviceWriter {
       );
     }
     const attempts = this.attempts(point, point.table === 'coil' ? undefined : point.codec.encode(value, linear), value === true);
-    if (
-      !(await steps.approve(
-        sample,
-        attempts.slice(0, 1).map(attempt => attempt.preview),
-      ))
-    )
-      return undefined;
+    const beside = await this.readBeside(client, (steps.beside ?? []) as readonly ModbusPoint[]);
+    const preview = attempts.slice(0, 1).map(attempt => attempt.preview);
+    if (!(await steps.approve(sample, preview, beside))) return undefined;
     return await this.attempt(client, attempts);
+  }
+
+  /** What somebody who decides wants to see, as it is now: a device in trouble gives a bad sample. */
+  private async readBeside(client: ModbusClient, points: readonly ModbusPoint[]): Promise<Sample[]> {
+    const samples: Sample[] = [];
+    for (const point of points) {
+      try {
+        samples.push((await this.readerOf(point.device).readInSlot(client, point)).sample);
+      } catch (error) {
+        if (!(error instanceof TransportError || error instanceof ProtocolError)) throw error;
+        samples.push(sampleOf(point, bad(error instanceof TransportError && error.kind === 'timeout' ? 'timeout' : 'no_connection')));
+      }
+    }
+    return samples;
   }
 
   private async present(client: ModbusClient, point: ModbusPoint): ReturnType<DeviceReader['readInSlot']> {

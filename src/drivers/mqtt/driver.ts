@@ -77,17 +77,18 @@ export class MqttDriver implements Driver {
     if (signal.aborted) throw new TransportError('cancelled', 'cancelled before it was sent', false);
     const [present] = await this.read([point], signal);
     if (present === undefined) return undefined;
+    const beside = (): Promise<Sample[]> => this.read(steps.beside ?? [], signal);
     if (isMetric(point)) {
       const device = this.byName.get(point.device);
       if (!(device instanceof SparkplugDevice)) throw new Error(`${point.name} is no metric of a Sparkplug device`);
-      return await device.write(point, value, wire => steps.approve(present, wire));
+      return await device.write(point, value, async wire => await steps.approve(present, wire, await beside()));
     }
     const target = point as MqttPoint;
     if (target.publish === undefined) throw new Error(`${point.name} has no topic to write to`);
     const payload = encodePayload(target, value);
     const shown = typeof payload === 'string' ? payload : payload.toString('hex');
     const wire = [`${target.publish.topic} ${shown}`];
-    if (!(await steps.approve(present, wire))) return undefined;
+    if (!(await steps.approve(present, wire, await beside()))) return undefined;
     const answer = await this.send(target.publish, payload, wire);
     if (target.topic !== undefined) return { wire };
     const said = answer === undefined ? '' : `, and the device answered ${answer}`;

@@ -45,6 +45,10 @@ export function getStatus(status: () => BridgeStatus): Tool {
             `publishing to ${one.connection}: ${one.published} samples sent, ${one.waiting} waiting, ${one.dropped + one.refused} lost${one.trouble === undefined ? '' : `; ${one.trouble}`}`,
         ),
       ];
+      for (const { id, state, question, expires, outcome } of now.pending)
+        lines.push(
+          `write ${id}: ${state}${state === 'waiting' ? ` until ${expires}` : ''}${outcome === undefined ? '' : `, ${outcome.status}${outcome.reason === undefined ? '' : ` (${outcome.reason})`}`}. ${question}`,
+        );
       return Promise.resolve(answer(now, lines.join('\n')));
     },
   };

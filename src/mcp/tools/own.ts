@@ -59,7 +59,7 @@ function ownWrite(spec: Spec<'write'>, control: Control): Tool {
     writes: roleOf(point),
     judgedByGates: ['value', 'expected'],
     call: async (args, call) =>
-      outcomeAnswer(await control.submit({ ...requestOf(args, call), point, value: args.value }, call.signal), point),
+      outcomeAnswer(await control.submit({ ...requestOf(args, call), point, value: args.value }, call.signal, call.confirmer), point),
   };
 }
 
@@ -84,7 +84,10 @@ function ownToggle(spec: Spec<'toggle'>, control: Control): Tool {
     judgedByGates: ['to', 'expected'],
     call: async (args, call) => {
       const request = { ...requestOf(args, call), point, value: args.to };
-      return outcomeAnswer(await control.submit(args.to === undefined ? { ...request, toggle: true } : request, call.signal), point);
+      return outcomeAnswer(
+        await control.submit(args.to === undefined ? { ...request, toggle: true } : request, call.signal, call.confirmer),
+        point,
+      );
     },
   };
 }
@@ -113,13 +116,15 @@ function ownSteps(spec: Spec<'steps'>, control: Control): Tool {
 }
 
 async function runSteps(spec: Spec<'steps'>, control: Control, args: Arguments, call: Call): Promise<CallToolResult> {
+  // A call that is made again for an answer would do the steps before it again.
+  const confirmer = call.confirmer?.isWithinCall === true ? call.confirmer : undefined;
   const outcomes: WriteOutcome[] = [];
   const units: (string | undefined)[] = [];
   for (const [i, { point, value }] of spec.steps.entries()) {
     const request = requestOf(args, call);
     // Each step has an id of its own, so that a repeat finds each one's outcome.
     const requestId = request.requestId === undefined ? {} : { requestId: `${request.requestId}#${i + 1}` };
-    const outcome = await control.submit({ ...request, ...requestId, point, value }, call.signal);
+    const outcome = await control.submit({ ...request, ...requestId, point, value }, call.signal, confirmer);
     outcomes.push(outcome);
     units.push(point.unit);
     if (outcome.status !== 'written' && outcome.status !== 'unchanged' && outcome.status !== 'simulated') break;

@@ -29,7 +29,10 @@ export function writePoint(plant: Plant, control: Control): Tool {
       const name = args.point as string;
       const point = plant.points.get(name);
       if (point === undefined) throw new ArgumentError(unknownText(findPoints(plant, [name.replace(/[*?]/g, '')]).unknown));
-      return outcomeAnswer(await control.submit({ ...requestOf(args, call), point, value: args.value }, call.signal), point);
+      return outcomeAnswer(
+        await control.submit({ ...requestOf(args, call), point, value: args.value }, call.signal, call.confirmer),
+        point,
+      );
     },
   };
 }

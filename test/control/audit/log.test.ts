@@ -153,7 +153,7 @@ const damages: Readonly<Record<string, (lines: readonly string[], at: number, mo
     }),
   'a record removed': (lines, at) => lines.filter((_, i) => i !== at),
   'two records swapped': (lines, at) => {
-    const other = (at + 1) % lines.length;
+    const other = at + 1 < lines.length ? at + 1 : at - 1;
     return lines.map((line, i) => (i === at ? (lines[other] ?? '') : i === other ? (lines[at] ?? '') : line));
   },
   'a record repeated': (lines, at) => [...lines.slice(0, at), lines[at] ?? '', ...lines.slice(at)],
@@ -182,7 +182,7 @@ test('a whole log of 100,000 records is found to be whole, and any damage to it 
     fc.asyncProperty(fc.constantFrom(...Object.keys(damages)), fc.nat(99_999), fc.nat(10_000), (kind, at, more) =>
       findsDamage(log, kind, at, more),
     ),
-    { numRuns: 3 },
+    { numRuns: 2 },
   );
 }, 60_000);
 
