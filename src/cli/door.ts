@@ -16,10 +16,11 @@ export interface DecisionOptions {
 /** Whoever became root to do it did it in his own name. */
 const me = (): string => process.env.SUDO_USER ?? userInfo().username;
 
-class NobodyThere extends Error {}
+/** No bridge runs that could be asked. */
+export class NobodyThere extends Error {}
 
 /** Asks the bridge that runs with this map. @throws NobodyThere, or an Error in words */
-async function ask(path: string, request: DoorRequest): Promise<Exclude<DoorReply, { error: string }>> {
+export async function askBridge(path: string, request: DoorRequest): Promise<Exclude<DoorReply, { error: string }>> {
   const reply = await new Promise<DoorReply>((resolve, reject) => {
     const socket = connect(path);
     let text = '';
@@ -50,7 +51,7 @@ async function ask(path: string, request: DoorRequest): Promise<Exclude<DoorRepl
 /** The writes that wait for a person. */
 export async function pending(files: readonly string[]): Promise<void> {
   const { door } = readConfigAloud(files).safety;
-  const { pending: list = [] } = await ask(door, { ask: 'pending' });
+  const { pending: list = [] } = await askBridge(door, { ask: 'pending' });
   if (list.length === 0) process.stdout.write('nothing waits\n');
   for (const { id, state, question, expires, approver, outcome } of list) {
     const how =
@@ -64,7 +65,7 @@ export async function pending(files: readonly string[]): Promise<void> {
 /** One decision about one write. Ends with 1 where an approved one is not written. */
 export async function decide(file: string, id: string, verdict: 'approve' | 'decline', options: DecisionOptions): Promise<void> {
   const { door } = readConfigAloud([file, ...(options.config ?? [])]).safety;
-  const { outcome } = await ask(door, { ask: verdict, id, by: me(), ...(options.reason !== undefined && { why: options.reason }) });
+  const { outcome } = await askBridge(door, { ask: verdict, id, by: me(), ...(options.reason !== undefined && { why: options.reason }) });
   if (outcome === undefined) throw new Error('the bridge gave no outcome');
   const reason = outcome.reason === undefined ? '' : `; ${outcome.reason}`;
   process.stdout.write(
@@ -89,7 +90,7 @@ export async function lock(file: string, kind: 'lock' | 'unlock', options: Decis
     throw new Error(`the lock ${lockFile} can not be ${kind === 'lock' ? 'made' : 'taken off'}: ${systemReason(error)}`);
   }
   process.stdout.write(kind === 'lock' ? 'locked: nothing is written until `fieldbridge unlock`\n' : 'unlocked\n');
-  await ask(door, { ask: kind, by: me(), ...why }).catch((error: unknown) => {
+  await askBridge(door, { ask: kind, by: me(), ...why }).catch((error: unknown) => {
     // The file is in force all the same.
     const words = error instanceof Error ? error.message : String(error);
     process.stdout.write(

@@ -2,7 +2,11 @@ import { userInfo } from 'node:os';
 import type { Point } from '../model/point.ts';
 import type { Role } from '../model/role.ts';
 import type { Sample } from '../model/sample.ts';
+import { escapeControls } from '../model/text.ts';
 import { showValue } from '../model/value.ts';
+import type { WriteOutcome } from '../model/write.ts';
+import { readConfigAloud } from './config.ts';
+import { askBridge, NobodyThere } from './door.ts';
 import { askedToEnd, createBridge, type StartOptions } from './start.ts';
 import { table } from './table.ts';
 
@@ -50,23 +54,47 @@ export interface WriteOptions extends StartOptions, MoreFiles {
   readonly dryRun?: true;
 }
 
-/** Writes one point, through the same gates as any client. Ends with 1 where it is not written. */
+/** Writes one point, through the same gates as any client, and by the bridge that runs if one does. Ends with 1 where it is not written. */
 export async function write(file: string, name: string, text: string, options: WriteOptions): Promise<void> {
-  const bridge = await createBridge([file, ...(options.config ?? [])], { quiet: true, visiting: true });
-  const [point] = known(bridge.find([name]));
-  if (point === undefined) throw new NotDone(`there is no point ${name}`);
-  const outcome = await bridge.write(point, typed(point, text), {
-    ...(options.reason !== undefined && { reason: options.reason }),
-    ...(options.dryRun === true && { dryRun: true }),
-    principal: { name: `cli:${userInfo().username}`, role: options.role },
+  const files = [file, ...(options.config ?? [])];
+  const { plant, safety } = readConfigAloud(files);
+  const point = plant.points.get(name);
+  const by = `cli:${userInfo().username}`;
+  const value = point === undefined ? text : typed(point, text);
+  const what = { point: name, value, role: options.role, by, ...(options.dryRun === true && { dry_run: true }) };
+  const why = options.reason === undefined ? {} : { why: options.reason };
+  const { outcome } = await askBridge(safety.door, { ask: 'write', ...what, ...why }).catch(async (error: unknown) => {
+    if (!(error instanceof NobodyThere)) throw error;
+    return { outcome: await writeAlone(files, name, text, by, options) };
   });
-  const unit = point.unit === undefined ? '' : ` ${point.unit}`;
+  if (outcome === undefined) throw new NotDone('the bridge gave no outcome');
+  const unit = point?.unit === undefined ? '' : ` ${point.unit}`;
   const after = outcome.after === undefined ? '' : `, is ${showValue(outcome.after)}${unit}`;
-  process.stdout.write(`${point.name}: ${outcome.status}; was ${showValue(outcome.before)}${unit}${after}\n`);
-  if (outcome.reason !== undefined) process.stdout.write(`${outcome.reason}\n`);
-  if (outcome.wire !== undefined) process.stdout.write(`wire: ${outcome.wire.join(', ')}\n`);
-  await bridge.stop();
-  if (!['written', 'unchanged', 'simulated'].includes(outcome.status)) process.exitCode = 1;
+  process.stdout.write(`${escapeControls(`${outcome.point}: ${outcome.status}; was ${showValue(outcome.before)}${unit}${after}`)}\n`);
+  if (outcome.reason !== undefined) process.stdout.write(`${escapeControls(outcome.reason)}\n`);
+  if (outcome.wire !== undefined) process.stdout.write(`wire: ${escapeControls(outcome.wire.join(', '))}\n`);
+  if (!['written', 'unchanged', 'simulated', 'pending'].includes(outcome.status)) process.exitCode = 1;
+}
+
+/** With a bridge of its own, for this one write. */
+async function writeAlone(files: readonly string[], name: string, text: string, by: string, options: WriteOptions): Promise<WriteOutcome> {
+  const bridge = await createBridge(files, { quiet: true, visiting: true });
+  try {
+    const [point] = known(bridge.find([name]));
+    if (point === undefined) throw new NotDone(`there is no point ${name}`);
+    const confirm = point.write?.confirm ?? 'none';
+    if (confirm !== 'none' && options.dryRun !== true)
+      throw new NotDone(
+        `${name} is written only once a person has agreed (confirm: ${confirm}), for which a bridge has to run with this map`,
+      );
+    return await bridge.write(point, typed(point, text), {
+      ...(options.reason !== undefined && { reason: options.reason }),
+      ...(options.dryRun === true && { dryRun: true }),
+      principal: { name: by, role: options.role },
+    });
+  } finally {
+    await bridge.stop();
+  }
 }
 
 /** What is typed on a command line: a list of labels for flags, else text that the gates understand. */

@@ -9,6 +9,7 @@ import type { AuditRecord } from './audit/chain.ts';
 import { AuditError } from './audit/files.ts';
 import type { AuditLog } from './audit/log.ts';
 import { type Confirmer, type Grant, hasMoved, Moved, type Question, questionText } from './confirmation.ts';
+import type { DoorRequest } from './door.ts';
 import { Duties, type Left } from './duties.ts';
 import { type Ending, endingOf, refused } from './ending.ts';
 import type { Field } from './field.ts';
@@ -24,7 +25,7 @@ import {
   type SafetySettings,
 } from './gates.ts';
 import { Interlock } from './interlock.ts';
-import { grantOf, type Pending, type PendingView, PendingWrites } from './pending.ts';
+import { DecisionError, grantOf, type Pending, type PendingView, PendingWrites } from './pending.ts';
 import { WriteRate } from './rate.ts';
 
 /** Outcomes that are remembered for repeated request ids. */
@@ -179,6 +180,20 @@ export class Control {
   async noteLock(kind: 'lock' | 'unlock', by: string, why: string | undefined): Promise<void> {
     this.log.warn({ by }, kind === 'lock' ? `locked by ${by}: nothing is written` : `unlocked by ${by}`);
     await this.record({ kind, by, ...(why !== undefined && { why }) });
+  }
+
+  /** A write from the command line beside this bridge, which has the record and the wire. */
+  async writeByHand({ point: name, value, role, by, why, dry_run }: Extract<DoorRequest, { ask: 'write' }>): Promise<WriteOutcome> {
+    const point = this.field.plant.points.get(name);
+    if (point === undefined) throw new DecisionError(`the bridge that runs has no point ${name}`);
+    const request = {
+      point,
+      value,
+      principal: { name: by, role },
+      ...(why !== undefined && { reason: why }),
+      ...(dry_run === true && { dryRun: true }),
+    };
+    return await this.submit(request, new AbortController().signal);
   }
 
   private async execute(request: WriteRequest, signal: AbortSignal, confirmer: Confirmer | undefined): Promise<WriteOutcome> {

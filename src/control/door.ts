@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { Log } from '../drivers/driver.ts';
 import { systemReason } from '../model/errors.ts';
+import type { Role } from '../model/role.ts';
 import type { WriteOutcome } from '../model/write.ts';
 import { AuditError } from './audit/files.ts';
 import { DecisionError, type PendingView } from './pending.ts';
@@ -11,7 +12,16 @@ import { DecisionError, type PendingView } from './pending.ts';
 export type DoorRequest =
   | { readonly ask: 'pending' }
   | { readonly ask: 'approve' | 'decline'; readonly id: string; readonly by: string; readonly why?: string }
-  | { readonly ask: 'lock' | 'unlock'; readonly by: string; readonly why?: string };
+  | { readonly ask: 'lock' | 'unlock'; readonly by: string; readonly why?: string }
+  | {
+      readonly ask: 'write';
+      readonly point: string;
+      readonly value: unknown;
+      readonly role: Role;
+      readonly by: string;
+      readonly why?: string;
+      readonly dry_run?: boolean;
+    };
 
 export type DoorReply = { readonly error: string } | { readonly pending?: readonly PendingView[]; readonly outcome?: WriteOutcome };
 
@@ -20,6 +30,8 @@ export interface DoorKeeper {
   readonly pending: readonly PendingView[];
   decide(id: string, verdict: 'approved' | 'declined', by: string, why?: string): Promise<WriteOutcome>;
   noteLock(kind: 'lock' | 'unlock', by: string, why: string | undefined): Promise<void>;
+  /** A write of a person who is here, through the gates of any other. @throws DecisionError where there is no such point */
+  writeByHand(request: Extract<DoorRequest, { ask: 'write' }>): Promise<WriteOutcome>;
 }
 
 const LONGEST = 10_000;
@@ -109,6 +121,8 @@ async function answer(line: string, keeper: DoorKeeper): Promise<DoorReply> {
       case 'unlock':
         await keeper.noteLock(request.ask, request.by, request.why);
         return {};
+      case 'write':
+        return { outcome: await keeper.writeByHand(request) };
       default:
         return { error: 'this is nothing that the control door knows' };
     }

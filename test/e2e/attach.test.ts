@@ -57,7 +57,7 @@ async function daemon(port: number, plc: number, folder: string) {
   };
 }
 
-describe.each(['2025-06-18', '2025-11-25', '2026-07-28'] as const)('an attached client of %s', revision => {
+describe.each(['2025-11-25', '2026-07-28'] as const)('an attached client of %s', revision => {
   test('hears what became of its calls while the daemon is away, and goes on when it is back', async () => {
     const { plant, server } = await startBoilerHouse();
     const [folder, port] = [temporaryFolder(), await freePort()];

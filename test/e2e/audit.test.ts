@@ -81,6 +81,9 @@ test('one bridge at a time writes the record; its head is in the log', async () 
     code: 1,
     stderr: expect.stringMatching(new RegExp(`is in use by process ${daemon.pid}; stop it first`)),
   });
+  // Beside it, the command line writes through it.
+  expect((await runCli(['write', map, 'd.level', '8', '-r', 'by hand'])).stdout).toContain('d.level: written; was 5, is 8');
+  expect((await runCli(['write', map, 'd.level', '800'])).stdout).toContain('above max');
   // One that was killed holds nothing.
   const gone = new Promise(resolve => daemon.on('exit', resolve));
   daemon.kill('SIGKILL');

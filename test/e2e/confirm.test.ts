@@ -234,7 +234,7 @@ describe('confirm: person', () => {
     const { pending } = (
       await until(
         () => callTool(client, 'get_status'),
-        ({ structured }) => JSON.stringify(structured.pending).includes('expired'),
+        ({ structured }) => JSON.stringify(structured.pending).includes('"status":"expired"'),
       )
     ).structured as { pending: { id: string; state: string; outcome: { status: string } }[] };
     expect(pending.map(({ id, state, outcome }) => [id, state, outcome.status])).toEqual([

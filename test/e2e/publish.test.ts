@@ -46,7 +46,8 @@ async function plant(publish: object | readonly object[], options: { broker?: Mo
       plc: { type: 'modbus-tcp', host: '127.0.0.1', port: plc.port, timeout: '1s', reconnect: { initial: '50ms', max: '100ms' } },
       uns: { type: 'mqtt', url: broker.url, timeout: '1s', reconnect: { initial: '100ms', max: '300ms' } },
     },
-    devices: { boiler: { connection: 'plc', poll_interval: '20ms', points: POINTS } },
+    // A machine that is busy elsewhere must not make values stale: that would be news too.
+    devices: { boiler: { connection: 'plc', poll_interval: '20ms', stale_after: '10s', points: POINTS } },
     publish: Array.isArray(publish) ? publish.map(withStore) : withStore(publish),
   };
   const start = async () => {

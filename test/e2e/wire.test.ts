@@ -314,7 +314,7 @@ describe('peers that go away', () => {
     const devices = Object.fromEntries(
       Array.from({ length: 10 }, (_, i) => [`u${i + 1}`, { connection: 'plc', unit_id: i + 1, poll_interval: '100ms', points: one }]),
     );
-    const { status } = await connect({ ...deviceMap(server.address, {}, { connection: { timeout: '50ms' } }), devices });
+    const { status } = await connect({ ...deviceMap(server.address, {}, { connection: { timeout: '100ms' } }), devices });
     await until(status, now => now.devices[4]?.state === 'lost' && now.devices.every((device, i) => i === 4 || device.cycles > 0));
     // The first probes follow each other quickly; what is measured is the steady state.
     await new Promise(resolve => setTimeout(resolve, 1500));

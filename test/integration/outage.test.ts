@@ -76,7 +76,12 @@ test.skipIf(needsSystem('mosquitto'))(
           broker: { type: 'mqtt', url: `mqtt://127.0.0.1:${gate.port}`, reconnect: { initial: '250ms', max: `${RECONNECT_MAX}ms` } },
         },
         devices: {
-          plc: { connection: 'plc', poll_interval: '100ms', points: Object.fromEntries(names.map((id, i) => [id, { holding: i }])) },
+          plc: {
+            connection: 'plc',
+            poll_interval: '100ms',
+            stale_after: '10s',
+            points: Object.fromEntries(names.map((id, i) => [id, { holding: i }])),
+          },
           field: { connection: 'broker', points: Object.fromEntries(names.map((id, i) => [id, { topic: `field/${i}` }])) },
         },
         publish: { connection: 'broker', points: 'plc.*', store: { path: join(temporaryFolder(), 'store') } },

@@ -38,24 +38,31 @@ export interface ToolAnswer {
   readonly structured: Record<string, unknown>;
 }
 
-/** Checks of structured answers against the schemas that were listed to a client. */
-const outputChecks = new WeakMap<Client, Promise<ReadonlyMap<string, ValidateFunction>>>();
+/** Output schemas as they were listed to a client, by tool. */
+const listed = new WeakMap<Client, Promise<ReadonlyMap<string, object>>>();
+/** Compiled ones: most tests have the same, and compiling one takes as long as many polls. */
+const checks = new Map<string, ValidateFunction>();
 
-async function listedChecks(client: Client): Promise<ReadonlyMap<string, ValidateFunction>> {
-  const { tools } = await client.listTools();
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
-  return new Map(
-    tools.flatMap(({ name, outputSchema }) => (outputSchema === undefined ? [] : [[name, ajv.compile(outputSchema as object)] as const])),
-  );
+async function outputCheck(client: Client, name: string): Promise<ValidateFunction | undefined> {
+  const schemas =
+    listed.get(client) ??
+    client
+      .listTools()
+      .then(({ tools }) => new Map(tools.flatMap(tool => (tool.outputSchema === undefined ? [] : [[tool.name, tool.outputSchema]]))));
+  listed.set(client, schemas);
+  const schema = (await schemas).get(name);
+  if (schema === undefined) return undefined;
+  const text = JSON.stringify(schema);
+  const check = checks.get(text) ?? new Ajv2020({ strict: false, validateFormats: false }).compile(schema);
+  checks.set(text, check);
+  return check;
 }
 
 /** Calls a tool. Whatever it answers in any test has to be as its schema says. */
 export async function callTool(client: Client, name: string, args: Record<string, unknown> = {}): Promise<ToolAnswer> {
   const result = await client.callTool({ name, arguments: args });
   if (result.structuredContent !== undefined) {
-    const checks = outputChecks.get(client) ?? listedChecks(client);
-    outputChecks.set(client, checks);
-    const check = (await checks).get(name);
+    const check = await outputCheck(client, name);
     // A tool that is not listed to this client, since it may not write, answers with a refusal.
     if (check !== undefined && !check(result.structuredContent))
       throw new Error(`the answer of ${name} is not as its schema says: ${JSON.stringify(check.errors)}`);

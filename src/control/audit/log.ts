@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 import type { Log } from '../../drivers/driver.ts';
 import { systemReason } from '../../model/errors.ts';
 import { type AuditRecord, GENESIS, type Head, type SealedRecord, seal, unseal } from './chain.ts';
-import { AuditError, headPath, headText, keyPath, lockPath, readHead, readKey, rotatedPath } from './files.ts';
 import { ProcessLock } from './exclusive.ts';
+import { AuditError, headPath, headText, keyPath, lockPath, readHead, readKey, rotatedPath } from './files.ts';
 import { recordsOf } from './verify.ts';
 
 /** No record is longer; so much is read to find the last one. */
