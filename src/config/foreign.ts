@@ -1,8 +1,6 @@
-import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
+import { type ConfigPath, mapOf, type Protocol, type RawMap } from '../model/protocol.ts';
 
 type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
-
-const mapOf = (value: unknown): RawMap => (typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {});
 
 /** Keys that only another protocol knows: each is a mistake, and never ignored. */
 export function reportForeignKeys(

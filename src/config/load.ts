@@ -4,7 +4,7 @@ import { parseDuration } from '../model/duration.ts';
 import { ConfigError, type Problem } from '../model/errors.ts';
 import { DEFAULT_LIMITS, type HttpLimits } from '../model/limits.ts';
 import { type Device, Plant } from '../model/plant.ts';
-import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
+import { type ConfigPath, mapOf, type Protocol, type RawMap } from '../model/protocol.ts';
 import type { Role } from '../model/role.ts';
 import { parseSize } from '../model/size.ts';
 import type { Config } from './config.ts';
@@ -72,7 +72,6 @@ function pruned(value: unknown, path: ConfigPath, isBroken: (path: ConfigPath) =
   return Object.fromEntries(entries.filter(([, item]) => item !== undefined));
 }
 
-const mapOf = (value: unknown): RawMap => (typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {});
 const listOf = (value: unknown): readonly string[] =>
   Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
 

@@ -3,7 +3,7 @@ import { globMatcher, isGlob } from '../model/glob.ts';
 import { type JsonSchema, object } from '../model/json-schema.ts';
 import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
-import type { ConfigPath, Protocol, RawMap } from '../model/protocol.ts';
+import { type ConfigPath, mapOf, type Protocol, type RawMap } from '../model/protocol.ts';
 import { type Availability, type PublishSpec, topicOf } from '../model/publish.ts';
 import { parseSize, SIZE_PATTERN } from '../model/size.ts';
 import { didYouMean } from './tools.ts';
@@ -76,8 +76,6 @@ export interface PublishInput {
   readonly defaultFolder: string;
   readonly report: Report;
 }
-
-const mapOf = (value: unknown): RawMap => (typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {});
 
 /** What is published where: one entry, or a list of them. */
 export function compilePublish(input: PublishInput): PublishSpec[] {

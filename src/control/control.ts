@@ -33,6 +33,8 @@ const MAX_REMEMBERED = 1000;
 /** How often a person is asked about one write, whose present value moves meanwhile. */
 const MAX_QUESTIONS = 3;
 const DAY = 24 * 3_600_000;
+/** How long the end of the bridge waits for writes to be verified. */
+const STOP_WITHIN = 3000;
 /** How long inputs of an interlock on another connection may take to be read while the bus is held. */
 const BESIDE_WITHIN = 2000;
 
@@ -64,6 +66,8 @@ export class Control {
   private readonly lastOfPoint = new Map<string, Promise<unknown>>();
   private readonly remembered = new Map<string, { readonly asked: string; readonly outcome: Promise<WriteOutcome> }>();
   private left: Left = { pulses: [], leases: [] };
+  private readonly running = new Set<Promise<unknown>>();
+  private isStopping = false;
   private auditFailure: string | undefined;
 
   /** @param audit undefined where nothing can ever be written */
@@ -115,9 +119,13 @@ export class Control {
     if (this.settings.writes === 'enabled' && !this.settings.readOnly) this.duties.start(this.left);
   }
 
-  /** Lets what has begun on the wire come to its end. */
+  /** Begins nothing more, and lets what has begun come to its end and into the record. */
   async stop(): Promise<void> {
+    this.isStopping = true;
     this.waiting.stop();
+    this.duties.prepareToStop();
+    const patience = new Promise(resolve => setTimeout(resolve, STOP_WITHIN).unref());
+    await Promise.race([Promise.allSettled(this.running), patience]);
     await this.duties.stop();
   }
 
@@ -340,9 +348,17 @@ export class Control {
   }
 
   private async attempt(request: WriteRequest, progress: Progress, signal: AbortSignal): Promise<WriteOutcome> {
-    const outcome = await this.finish(request, progress, await this.carryOut(request, progress, signal));
-    this.duties.written(request.point, progress.wanted ?? null, outcome.status);
-    return outcome;
+    if (this.isStopping)
+      return await this.finish(request, progress, refused(new Refusal('stopping', 'the bridge is stopping: nothing is begun any more')));
+    const work = this.carryOut(request, progress, signal).then(ending => this.finish(request, progress, ending));
+    this.running.add(work);
+    try {
+      const outcome = await work;
+      this.duties.written(request.point, progress.wanted ?? null, outcome.status);
+      return outcome;
+    } finally {
+      this.running.delete(work);
+    }
   }
 
   private async carryOut(request: WriteRequest, progress: Progress, signal: AbortSignal): Promise<Ending> {

@@ -12,7 +12,9 @@ import type { Field } from './field.ts';
 /** Pause before a release or a safe value is tried again. */
 const AGAIN = 500;
 /** How long the end of the bridge waits for contacts to be let go of. */
-const STOP_WITHIN = 4000;
+const STOP_WITHIN = 1500;
+/** A pulse that has longer to go is let go of before its time. */
+const LET_GO_WITHIN = 2000;
 const DAY = 24 * 3_600_000;
 /** A counter that every PLC holds in a word. */
 const HEARTBEAT_MODULUS = 32_768;
@@ -35,6 +37,10 @@ export class Duties {
   private beat: NodeJS.Timeout | undefined;
   private isStopped = false;
   private isOver = false;
+  private hurry: () => void = () => undefined;
+  private readonly hurried = new Promise<void>(resolve => {
+    this.hurry = resolve;
+  });
 
   constructor(
     field: Field,
@@ -98,7 +104,9 @@ export class Duties {
     const shown = await this.aftermath.readQuietly(point);
     const wasOn = shown !== undefined && matches(shown, true);
     const left = Math.max(0, (pulse?.ms ?? 0) - (performance.now() - began));
-    const work = new Promise<void>(resolve => setTimeout(resolve, left)).then(() => this.letGo(point, auditId));
+    // A long one is cut short by the end of the bridge.
+    const over = Promise.race([new Promise<void>(resolve => setTimeout(resolve, left)), this.hurried]);
+    const work = over.then(() => this.letGo(point, auditId));
     this.keep(work);
     const isOff = await work;
     const seen = wasOn ? 'it was seen on' : 'it was not seen on';
@@ -110,11 +118,16 @@ export class Duties {
     };
   }
 
-  /** Finishes what must not be left as it is. */
-  async stop(): Promise<void> {
+  /** The bridge will end: what takes longer than this is cut short, and nothing is begun. */
+  prepareToStop(): void {
     this.isStopped = true;
+    setTimeout(this.hurry, LET_GO_WITHIN).unref();
     clearInterval(this.beat);
     for (const { timer } of this.leases.values()) clearTimeout(timer);
+  }
+
+  /** Finishes what must not be left as it is. */
+  async stop(): Promise<void> {
     const patience = new Promise(resolve => setTimeout(resolve, STOP_WITHIN).unref());
     await Promise.race([Promise.all(this.releasing), patience]);
     this.isOver = true;

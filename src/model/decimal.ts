@@ -117,3 +117,13 @@ export class Linear {
     return 'raw' in this.toRaw(0);
   }
 }
+
+/** The shortest decimal that is still this float, so that 23.4 stored as float32 reads 23.4 and not 23.399999618. */
+export function shortest(value: number, most: number, fits: (candidate: number) => number): number {
+  if (!Number.isFinite(value) || Number.isInteger(value)) return value;
+  for (let digits = 1; digits < most; digits++) {
+    const candidate = Number(value.toPrecision(digits));
+    if (fits(candidate) === value) return candidate;
+  }
+  return value;
+}

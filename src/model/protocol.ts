@@ -3,6 +3,10 @@ import type { Point } from './point.ts';
 
 export type RawMap = { readonly [key: string]: unknown };
 
+/** What stands in the map where a map of keys belongs; nothing, where something else does. */
+export const mapOf = (value: unknown): RawMap =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as RawMap) : {};
+
 /** Where in the map something stands: the keys from the top. */
 export type ConfigPath = readonly (string | number)[];
 

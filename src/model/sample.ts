@@ -51,6 +51,12 @@ export function sampleOf(point: Point, reading: Reading, at = performance.now(),
   return { point, ...reading, at, wall };
 }
 
+/** The same, of a source that says when: one whose clock is ahead is not younger than what it sent. @param wall RFC 3339's moment in ms */
+export function sampleFrom(point: Point, reading: Reading, wall: number): Sample {
+  const at = performance.now();
+  return { ...sampleOf(point, reading, at, wall), sourceAt: at - Math.max(0, Date.now() - wall) };
+}
+
 /** Milliseconds since the value was measured or came. */
 export const ageOf = (sample: Sample, now: number): number => now - (sample.sourceAt ?? sample.at);
 

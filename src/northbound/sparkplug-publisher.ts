@@ -1,5 +1,6 @@
 import type { Message } from '../drivers/mqtt/message.ts';
 import type { BrokerSession } from '../drivers/mqtt/session.ts';
+import { REBIRTH, sparkplugTopic } from '../drivers/mqtt/sparkplug/address.ts';
 import { decodeSparkplug, encodeSparkplug, type OutgoingMetric } from '../drivers/mqtt/sparkplug/payload.ts';
 import type { PublishSpec } from '../model/publish.ts';
 import type { Sample } from '../model/sample.ts';
@@ -11,7 +12,6 @@ import type { Publisher, PublisherContext, PublisherStatus } from './publisher.t
 const GATHER_FOR = 50;
 /** Metrics in one message of what was stored. */
 const MAX_METRICS = 200;
-const REBIRTH = 'Node Control/Rebirth';
 
 type SparkplugSpec = Extract<PublishSpec, { format: 'sparkplug' }>;
 
@@ -220,6 +220,6 @@ export class SparkplugPublisher implements Publisher {
   }
 
   private topic(kind: string, device?: string): string {
-    return `spBv1.0/${this.spec.group}/${kind}/${this.spec.edgeNode}${device === undefined ? '' : `/${device}`}`;
+    return sparkplugTopic(this.spec.group, kind, this.spec.edgeNode, device);
   }
 }

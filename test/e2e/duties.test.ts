@@ -65,6 +65,19 @@ test('the end of the bridge waits for a pulse to be let go of', async () => {
   await call;
 });
 
+test('a long pulse is let go of before its time as the bridge ends', async () => {
+  const { client, unit, bridge } = await safePlant({ pump: { coil: 1, write: { pulse: '60s' } } });
+  const call = writePoint(client, 'd.pump', true).catch(() => undefined);
+  await until(
+    () => unit.read('coil', 1),
+    value => value === 1,
+  );
+  // Well before the minute, which no test has.
+  await bridge.stop();
+  expect(unit.read('coil', 1)).toBe(0);
+  await call;
+});
+
 test('a write that is not renewed in time is followed by the safe value, and that is said', async () => {
   const { client, unit, audit, bridge } = await safePlant(LEASE);
   expect((await writePoint(client, 'd.heat', 60)).status).toBe('written');

@@ -1,3 +1,4 @@
+import { shortest } from '../../model/decimal.ts';
 import { integerLimits } from '../../model/integer.ts';
 import type { ValueKind } from '../../model/point.ts';
 
@@ -35,16 +36,6 @@ function integer(bits: 8 | 16 | 32 | 64, signed: boolean): DataType {
       else bytes.writeUIntBE(Number(BigInt.asUintN(bits, BigInt(raw))), 0, size);
     },
   };
-}
-
-/** The shortest decimal that is still this float, so that 23.4 stored as float32 reads 23.4 and not 23.399999618. */
-function shortest(value: number, most: number, fits: (candidate: number) => number): number {
-  if (!Number.isFinite(value) || Number.isInteger(value)) return value;
-  for (let digits = 1; digits < most; digits++) {
-    const candidate = Number(value.toPrecision(digits));
-    if (fits(candidate) === value) return candidate;
-  }
-  return value;
 }
 
 /** IEEE 754 binary16. */

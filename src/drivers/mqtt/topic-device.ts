@@ -1,5 +1,5 @@
 import type { DeviceEntry } from '../../model/connection.ts';
-import { bad, type Reading, type Sample, sampleOf, uncertain } from '../../model/sample.ts';
+import { bad, type Reading, type Sample, sampleFrom, sampleOf, uncertain } from '../../model/sample.ts';
 import type { DeviceStatus } from '../driver.ts';
 import { decodePayload, sourceTimeOf } from './codec.ts';
 import type { Message } from './message.ts';
@@ -86,9 +86,7 @@ function sampleAt(point: MqttPoint, message: Message, reading: Reading): Sample 
   if (point.sourceTime === undefined) return sampleOf(point, message.retained || message.delayed ? ofUnknownAge(point, reading) : reading);
   const wall = sourceTimeOf(point.sourceTime, message);
   if (wall === undefined) return sampleOf(point, reading.quality === 'good' ? uncertain(reading.value, 'stale') : reading);
-  const at = performance.now();
-  // A source whose clock is ahead is not younger than its message.
-  return { ...sampleOf(point, reading, at, wall), sourceAt: at - Math.max(0, Date.now() - wall) };
+  return sampleFrom(point, reading, wall);
 }
 
 function ofUnknownAge(point: MqttPoint, reading: Reading): Reading {

@@ -1,5 +1,12 @@
 import type { RawMap } from '../../../model/protocol.ts';
 
+/** The metric by which an edge node is asked for a new birth (Sparkplug 3.0, 6.4.15). */
+export const REBIRTH = 'Node Control/Rebirth';
+
+/** Where messages of this kind go and come (Sparkplug 3.0, 4.1). */
+export const sparkplugTopic = (group: string, kind: string, edgeNode: string, device?: string): string =>
+  `spBv1.0/${group}/${kind}/${edgeNode}${device === undefined ? '' : `/${device}`}`;
+
 /** An edge node, and one of its devices; without one, the node's own metrics (Sparkplug 3.0, 4.1). */
 export interface SparkplugAddress {
   readonly group: string;

@@ -3,7 +3,7 @@ import { Linear } from '../../../model/decimal.ts';
 import { parseDuration } from '../../../model/duration.ts';
 import { TransportError } from '../../../model/errors.ts';
 import type { Point } from '../../../model/point.ts';
-import { bad, good, type Reading, type Sample, sampleOf, uncertain } from '../../../model/sample.ts';
+import { bad, good, type Reading, type Sample, sampleFrom, sampleOf, uncertain } from '../../../model/sample.ts';
 import { escapeControls } from '../../../model/text.ts';
 import type { Value } from '../../../model/value.ts';
 import { Refusal, type WriteReceipt } from '../../../model/write.ts';
@@ -253,7 +253,5 @@ function momentOf(ms: number): Reading {
 }
 
 function sampleAt(point: MetricPoint, reading: Reading, wall: number | undefined): Sample {
-  const at = performance.now();
-  if (wall === undefined || wall <= 0 || wall > 8.64e15) return sampleOf(point, reading, at);
-  return { ...sampleOf(point, reading, at, wall), sourceAt: at - Math.max(0, Date.now() - wall) };
+  return wall === undefined || wall <= 0 || wall > 8.64e15 ? sampleOf(point, reading) : sampleFrom(point, reading, wall);
 }

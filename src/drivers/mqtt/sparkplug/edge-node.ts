@@ -1,15 +1,13 @@
 import type { Log } from '../../driver.ts';
 import type { Message } from '../message.ts';
 import type { BrokerSession } from '../session.ts';
-import type { SparkplugAddress } from './address.ts';
+import { REBIRTH, type SparkplugAddress, sparkplugTopic } from './address.ts';
 import { decodeSparkplug, encodeSparkplug, type Metric, type OutgoingMetric, type SparkplugPayload } from './payload.ts';
 
 /** Time between two requests for a rebirth: an edge node that lies in pieces is not to be shouted at. */
 const REBIRTH_PAUSE = 2000;
 /** Within it after its edge node's birth a device is born again, or it is not there. */
 const BORN_WITHIN = 10_000;
-const NAMESPACE = 'spBv1.0';
-const REBIRTH = 'Node Control/Rebirth';
 /** Sequence numbers are one byte (Sparkplug 3.0, 6.4.4). */
 const NUMBERS = 256;
 
@@ -68,13 +66,13 @@ export class EdgeNode {
     this.session = session;
     this.address = address;
     this.log = log;
-    const topic = (kind: string, device = ''): string => `${NAMESPACE}/${address.group}/${kind}/${address.edgeNode}${device}`;
+    const topic = (kind: string, device?: string): string => sparkplugTopic(address.group, kind, address.edgeNode, device);
     session.subscribe(topic('NBIRTH'), message => this.hear(message, payload => this.onNodeBirth(payload)));
     session.subscribe(topic('NDATA'), message => this.hear(message, payload => this.onData(payload, undefined)));
     session.subscribe(topic('NDEATH'), message => this.hear(message, payload => this.onNodeDeath(payload)));
-    session.subscribe(topic('DBIRTH', '/+'), message => this.hear(message, (payload, device) => this.onDeviceBirth(payload, device ?? '')));
-    session.subscribe(topic('DDATA', '/+'), message => this.hear(message, (payload, device) => this.onData(payload, device)));
-    session.subscribe(topic('DDEATH', '/+'), message => this.hear(message, (payload, device) => this.onDeviceDeath(payload, device ?? '')));
+    session.subscribe(topic('DBIRTH', '+'), message => this.hear(message, (payload, device) => this.onDeviceBirth(payload, device ?? '')));
+    session.subscribe(topic('DDATA', '+'), message => this.hear(message, (payload, device) => this.onData(payload, device)));
+    session.subscribe(topic('DDEATH', '+'), message => this.hear(message, (payload, device) => this.onDeviceDeath(payload, device ?? '')));
     session.join({
       onConnected: () => this.askForRebirth('the bridge has just come'),
       onLost: () => {
@@ -94,7 +92,7 @@ export class EdgeNode {
 
   commandTopic(device: string | undefined): string {
     const { group, edgeNode } = this.address;
-    return device === undefined ? `${NAMESPACE}/${group}/NCMD/${edgeNode}` : `${NAMESPACE}/${group}/DCMD/${edgeNode}/${device}`;
+    return sparkplugTopic(group, device === undefined ? 'NCMD' : 'DCMD', edgeNode, device);
   }
 
   /** With QoS 0 and never retained, as the specification has it; what became of a command, the data that follows tells. */

@@ -1,5 +1,6 @@
 import { gunzipSync, inflateSync } from 'node:zlib';
 import proto from 'sparkplug-payload/lib/sparkplugPayloadProto.js';
+import { shortest } from '../../../model/decimal.ts';
 
 const { Payload } = proto.org.eclipse.tahu.protobuf;
 type IMetric = Parameters<typeof Payload.Metric.create>[0] & object;
@@ -138,7 +139,7 @@ function carried(carrier: Carrier, type: MetricType | undefined): MetricValue | 
   switch (type) {
     case 'float32':
     case 'float64':
-      if (has('floatValue')) return shortFloat(Number(carrier.floatValue));
+      if (has('floatValue')) return shortest(Number(carrier.floatValue), 10, Math.fround);
       return has('doubleValue') ? Number(carrier.doubleValue) : undefined;
     case 'bool':
       return has('booleanValue') ? carrier.booleanValue === true : undefined;
@@ -159,15 +160,6 @@ function carried(carrier: Carrier, type: MetricType | undefined): MetricValue | 
       return bits === 64 ? whole : Number(whole);
     }
   }
-}
-
-/** The shortest decimal that is this float: 23.4, not 23.399999618. */
-function shortFloat(value: number): number {
-  for (let digits = 1; digits < 10; digits++) {
-    const candidate = Number(value.toPrecision(digits));
-    if (Math.fround(candidate) === value) return candidate;
-  }
-  return value;
 }
 
 function wide(value: number | Wide | null | undefined): bigint {
