@@ -140,9 +140,8 @@ export class Bridge {
 
   /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
   async listen(): Promise<string> {
-    // Nobody but this machine's own users can call; what they may write, the map and its master switch say.
-    const mcp = new McpHttp(this.parts, this.subscriptions, { name: 'http', role: 'operator' }, this.config.http.limits);
-    const listener = new HttpListener(this.config.http, mcp);
+    const mcp = new McpHttp(this.parts, this.subscriptions, this.config.http.limits);
+    const listener = new HttpListener(this.config.http, mcp, this.control, this.log);
     this.http = { listener, mcp };
     const endpoint = await listener.start();
     this.log.info({ endpoint }, `serving MCP at ${endpoint}`);

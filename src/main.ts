@@ -7,6 +7,7 @@ import type { DecisionOptions } from './cli/door.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
 import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
+import type { TokenOptions } from './cli/token.ts';
 import { packageVersion } from './cli/version.ts';
 import { ConfigError } from './model/errors.ts';
 import { ROLES } from './model/role.ts';
@@ -163,6 +164,13 @@ auditLog
   .argument('<audit-id>', 'the id that the write was answered with')
   .option(...MORE)
   .action(async (file: string, id: string, options: MoreFiles) => (await import('./cli/audit.ts')).show(file, id, options.config ?? []));
+program
+  .command('token')
+  .description('make a bearer token for a client of the HTTP listener, or for a person who approves')
+  .argument('<name>', 'names the caller in the record')
+  .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).default('viewer'))
+  .option('--approves', 'a person decides about writes that wait with it, and it opens no MCP')
+  .action(async (name: string, options: TokenOptions) => (await import('./cli/token.ts')).makeToken(name, options));
 program
   .command('client-config')
   .description('print what to paste into each known MCP client')

@@ -35,6 +35,7 @@ export interface Config {
     readonly allowedHosts: readonly string[];
     readonly allowedOrigins: readonly string[];
     readonly limits: HttpLimits;
+    readonly tokens: readonly { readonly name: string; readonly role: Role; readonly sha256: string; readonly approves: boolean }[];
   };
   readonly stdio: { readonly role: Role };
   /** Milliseconds and samples; 0 turns it off. */

@@ -248,7 +248,7 @@ function compileHttp(raw: RawMap, report: Report): Config['http'] {
   if (!isLoopback(host)) {
     report(
       ['http', 'listen'],
-      `${host} can be reached from other machines, which needs authentication, and that is not supported yet; listen on a loopback address such as 127.0.0.1:${port}`,
+      `${host} can be reached from other machines, which needs authentication and TLS, and TLS is not supported yet; listen on a loopback address such as 127.0.0.1:${port}`,
     );
   }
   return {
@@ -258,7 +258,18 @@ function compileHttp(raw: RawMap, report: Report): Config['http'] {
     allowedHosts: listOf(raw.allowed_hosts),
     allowedOrigins: listOf(raw.allowed_origins),
     limits: compileLimits(mapOf(raw.limits)),
+    tokens: compileTokens(mapOf(raw.auth).tokens, report),
   };
+}
+
+function compileTokens(raw: unknown, report: Report): Config['http']['tokens'] {
+  const names = new Set<string>();
+  return (Array.isArray(raw) ? raw : []).map((entry, i) => {
+    const { name, role, sha256, approves } = mapOf(entry);
+    if (names.has(String(name))) report(['http', 'auth', 'tokens', i, 'name'], `${String(name)} is the name of another token already`);
+    names.add(String(name));
+    return { name: String(name), role: role as Role, sha256: String(sha256), approves: approves === true };
+  });
 }
 
 function compileLimits(raw: RawMap): HttpLimits {

@@ -116,7 +116,41 @@ const http = object({
     { description: 'Bounds on clients' },
   ),
   tls: later('Certificate and key of the listener'),
-  auth: later('Who may call the bridge'),
+  auth: object(
+    {
+      tokens: {
+        type: 'array',
+        minItems: 1,
+        items: object(
+          {
+            name: {
+              pattern: '^[a-z][a-z0-9-]*$',
+              maxLength: 48,
+              expected: 'a name of a-z, 0-9 and -',
+              description: 'Names the caller in the record',
+            },
+            role: { enum: [...ROLES], description: 'What it may do' },
+            sha256: {
+              type: 'string',
+              pattern: '^[0-9a-f]{64}$',
+              expected: 'a hash as `fieldbridge token` makes it',
+              description: 'Hash of the token',
+            },
+            approves: {
+              type: 'boolean',
+              default: false,
+              description: 'The token of a person, who decides about writes that wait, and opens no MCP',
+            },
+          },
+          ['name', 'role', 'sha256'],
+        ),
+        description: 'Bearer tokens, as `fieldbridge token` makes them; nobody calls without one then',
+      },
+      jwt: later('Tokens of an authorization server'),
+    },
+    [],
+    { description: 'Who may call the bridge' },
+  ),
   insecure: later('Accepts a listener without protection'),
 });
 

@@ -3,15 +3,22 @@ import type { AddressInfo } from 'node:net';
 import { hostHeaderValidation, originValidation } from '@modelcontextprotocol/fastify';
 import { localhostAllowedHostnames, localhostAllowedOrigins } from '@modelcontextprotocol/server';
 import Fastify, { type FastifyError, type FastifyInstance } from 'fastify';
+import type { Log } from '../drivers/driver.ts';
 import type { ServerRequest } from '../mcp/exchange.ts';
 import type { McpHttp } from '../mcp/http.ts';
 import { systemReason } from '../model/errors.ts';
 import type { HttpLimits } from '../model/limits.ts';
+import type { Principal } from '../model/write.ts';
+import { type Approvals, serveApprovals } from './approvals.ts';
+import { TokenAuth, type TokenEntry } from './auth.ts';
 
 const HEADERS_TIMEOUT = 10_000;
 const REQUEST_TIMEOUT = 30_000;
 /** A client that takes nothing off its stream for this long is cut. */
 const SLOW_READER = 10_000;
+
+/** Without tokens: what they may write, the map and its master switch say. */
+const ANYBODY_HERE: Principal = { name: 'http', role: 'operator' };
 
 export interface HttpSettings {
   readonly host: string;
@@ -20,6 +27,7 @@ export interface HttpSettings {
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
   readonly limits: HttpLimits;
+  readonly tokens: readonly TokenEntry[];
 }
 
 class ListenError extends Error {}
@@ -30,8 +38,9 @@ export class HttpListener {
   private readonly settings: HttpSettings;
   private readonly responses = new Map<ServerResponse, number | undefined>();
   private readonly watcher: NodeJS.Timeout;
+  private readonly callers = new WeakMap<object, TokenEntry>();
 
-  constructor(settings: HttpSettings, mcp: McpHttp) {
+  constructor(settings: HttpSettings, mcp: McpHttp, keeper: Approvals, log: Log) {
     this.settings = settings;
     const { body: bodyLimit, connections } = settings.limits;
     this.app = Fastify({ bodyLimit, requestTimeout: REQUEST_TIMEOUT, forceCloseConnections: true });
@@ -40,6 +49,20 @@ export class HttpListener {
     // A page that resolves its own name to this address must not reach the bridge as if it were its own.
     this.app.addHook('onRequest', hostHeaderValidation([...localhostAllowedHostnames(), ...settings.allowedHosts]));
     this.app.addHook('onRequest', originValidation([...localhostAllowedOrigins(), ...settings.allowedOrigins.map(hostOf)]));
+    const auth = new TokenAuth(settings.tokens, log);
+    if (auth.isOn)
+      this.app.addHook('onRequest', async (request, reply) => {
+        const verdict = auth.check(request.headers.authorization, request.ip);
+        if ('caller' in verdict) {
+          this.callers.set(request.raw, verdict.caller);
+          return;
+        }
+        if (verdict.status === 401) reply.header('www-authenticate', 'Bearer');
+        else reply.header('retry-after', '60');
+        const message = verdict.status === 401 ? 'A bearer token of this bridge is needed' : 'Too many wrong tokens; wait a minute';
+        await reply.code(verdict.status).send({ jsonrpc: '2.0', id: null, error: { code: -32000, message } });
+      });
+    if (settings.tokens.some(token => token.approves)) serveApprovals(this.app, keeper, request => this.callers.get(request));
     // Some clients name a content type where they send nothing, with DELETE for one.
     const parseJson = this.app.getDefaultJsonParser('error', 'error');
     this.app.removeContentTypeParser('text/plain');
@@ -66,14 +89,26 @@ export class HttpListener {
       method: ['GET', 'POST', 'DELETE'],
       url: settings.path,
       handler: async (request, reply) => {
+        const caller = this.callers.get(request.raw);
+        if (caller?.approves === true)
+          return await reply.code(403).send({
+            jsonrpc: '2.0',
+            id: null,
+            error: {
+              code: -32000,
+              message: `The token ${caller.name} is a person's: it decides about writes that wait, and opens no MCP`,
+            },
+          });
+        const principal = caller === undefined ? ANYBODY_HERE : { name: caller.name, role: caller.role };
         reply.hijack();
         this.watch(reply.raw);
         try {
-          await mcp.handle(request.raw as ServerRequest, reply.raw, request.body);
+          await mcp.handle(request.raw as ServerRequest, reply.raw, request.body, principal);
         } catch {
           // Nothing of what went wrong inside is told; the client sees that its connection ended.
           reply.raw.destroy();
         }
+        return reply;
       },
     });
     this.watcher = setInterval(() => this.cutSlowReaders(), 1000);

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { classifyInboundRequest, createMcpHandler, InMemoryServerEventBus } from '@modelcontextprotocol/server';
+import { type AuthInfo, classifyInboundRequest, createMcpHandler, InMemoryServerEventBus } from '@modelcontextprotocol/server';
 import type { ClientLimits } from '../model/limits.ts';
 import type { Principal } from '../model/write.ts';
 import { EventStream } from './event-stream.ts';
@@ -22,7 +22,6 @@ interface Listener {
  */
 export class McpHttp {
   private readonly parts: ServerParts;
-  private readonly principal: Principal;
   private readonly limits: ClientLimits;
   private readonly bus = new InMemoryServerEventBus();
   private readonly modern: ReturnType<typeof toNodeHandler>;
@@ -31,19 +30,18 @@ export class McpHttp {
   private readonly listeners = new Set<Listener>();
   private readonly stopListening: () => void;
 
-  constructor(parts: ServerParts, news: News, principal: Principal, limits: ClientLimits) {
+  constructor(parts: ServerParts, news: News, limits: ClientLimits) {
     this.parts = parts;
-    this.principal = principal;
     this.limits = limits;
     const onerror = (error: Error): void => parts.log.debug({ err: error }, 'a request could not be served');
-    this.handler = createMcpHandler(({ era }) => createServer(parts, era, principal).server, {
+    this.handler = createMcpHandler(({ era, authInfo }) => createServer(parts, era, principalOf(authInfo)).server, {
       legacy: 'reject',
       bus: this.bus,
       maxSubscriptions: limits.streams,
       onerror,
     });
     this.modern = toNodeHandler(this.handler, { onerror });
-    this.sessions = new Sessions(parts, principal, limits);
+    this.sessions = new Sessions(parts, limits);
     this.stopListening = news.add({ updated: uri => this.updated(uri), listChanged: list => this.listChanged(list) });
   }
 
@@ -52,13 +50,14 @@ export class McpHttp {
     return { sessions: this.sessions.count, streams: this.sessions.streams + this.listeners.size };
   }
 
-  async handle(request: ServerRequest, response: ServerResponse, body: unknown): Promise<void> {
+  /** @param principal who calls, as it was found out before */
+  async handle(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal): Promise<void> {
     this.trace(request, response, body);
     if (request.method === 'POST' && !(Array.isArray(body) ? body.every(isMessage) : isMessage(body)))
       return reject(response, 400, idOf(body), -32600, 'Invalid Request: the body is no JSON-RPC 2.0 message');
     return isOld(request, body)
-      ? await this.sessions.handle(request, response, body, this.mayStream)
-      : await this.handleModern(request, response, body);
+      ? await this.sessions.handle(request, response, body, principal, this.mayStream)
+      : await this.handleModern(request, response, body, principal);
   }
 
   async close(): Promise<void> {
@@ -71,10 +70,10 @@ export class McpHttp {
     return this.open.streams < this.limits.streams;
   }
 
-  private async handleModern(request: ServerRequest, response: ServerResponse, body: unknown): Promise<void> {
+  private async handleModern(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal): Promise<void> {
     const { method, params } = body as { method?: string; params?: Readonly<Record<string, unknown>> };
     if (method === 'tools/call') {
-      const schema = this.parts.catalogue.inputSchemaOf(String(params?.name), this.principal);
+      const schema = this.parts.catalogue.inputSchemaOf(String(params?.name), principal);
       const mismatch = schema && mismatchedHeader(schema, params?.arguments, request.headers);
       if (mismatch !== undefined)
         return reject(response, 400, idOf(body), HEADER_MISMATCH, `Bad Request: ${mismatch.message}`, { mismatch: mismatch.data });
@@ -88,7 +87,7 @@ export class McpHttp {
       this.listeners.add(listener);
       response.on('close', () => this.listeners.delete(listener));
     }
-    await this.modern(request, response, body);
+    await this.modern(Object.assign(request, { auth: authInfoOf(principal) }), response, body);
   }
 
   private updated(uri: string): void {
@@ -117,4 +116,19 @@ function isOld(request: ServerRequest, body: unknown): boolean {
   const version = request.headers['mcp-protocol-version'];
   const protocolVersionHeader = typeof version === 'string' ? { protocolVersionHeader: version } : {};
   return Array.isArray(body) || classifyInboundRequest({ httpMethod: request.method, ...protocolVersionHeader, body }).kind === 'legacy';
+}
+
+/** The SDK hands on what stands here to whoever makes the server of a request. */
+const authInfoOf = (principal: Principal): AuthInfo => ({
+  token: '',
+  clientId: principal.name,
+  scopes: [principal.role],
+  extra: { principal },
+});
+
+/** A request without somebody who calls is never served. */
+function principalOf(authInfo: AuthInfo | undefined): Principal {
+  const principal = authInfo?.extra?.principal as Principal | undefined;
+  if (principal === undefined) throw new Error('a request without a principal');
+  return principal;
 }

@@ -20,6 +20,8 @@ const REVISIONS = ['2025-11-25', '2025-06-18', BATCHING];
 
 interface Session {
   readonly id: string;
+  /** By whose authority it was made. */
+  readonly owner: string;
   readonly server: Server;
   readonly transport: NodeStreamableHTTPServerTransport;
   readonly subscribed: ReadonlySet<string>;
@@ -35,15 +37,13 @@ interface Session {
 /** The sessions of clients older than 2026-07-28 over HTTP: made by initialize, ended by DELETE, expiry or the client's successor. */
 export class Sessions {
   private readonly parts: ServerParts;
-  private readonly principal: Principal;
   private readonly limits: ClientLimits;
   private readonly sessions = new Map<string, Session>();
   private readonly stopHearing: () => void;
   private readonly sweeper: NodeJS.Timeout;
 
-  constructor(parts: ServerParts, principal: Principal, limits: ClientLimits) {
+  constructor(parts: ServerParts, limits: ClientLimits) {
     this.parts = parts;
-    this.principal = principal;
     this.limits = limits;
     this.stopHearing = parts.notices.add(notice => {
       for (const session of this.sessions.values()) {
@@ -66,11 +66,12 @@ export class Sessions {
   }
 
   /** @param mayStream whether there is room for one more stream of notifications */
-  async handle(request: ServerRequest, response: ServerResponse, body: unknown, mayStream: boolean): Promise<void> {
+  async handle(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal, mayStream: boolean): Promise<void> {
     const id = request.headers['mcp-session-id'];
     if (typeof id === 'string') {
       const session = this.sessions.get(id);
-      if (session === undefined) return reject(response, 404, idOf(body), -32001, 'Session not found');
+      // Of another's session nobody hears even that it is there.
+      if (session === undefined || session.owner !== principal.name) return reject(response, 404, idOf(body), -32001, 'Session not found');
       if (Array.isArray(body)) {
         const revision = session.server.getNegotiatedProtocolVersion();
         if (revision !== BATCHING || body.length === 0) return reject(response, 400, null, -32600, noBatch(revision));
@@ -92,7 +93,7 @@ export class Sessions {
     if (this.sessions.size >= this.limits.sessions) this.dropOldestIdle();
     if (this.sessions.size >= this.limits.sessions)
       return reject(response, 503, idOf(body), -32000, `The bridge serves ${this.limits.sessions} sessions already`);
-    return await this.open(request, response, body);
+    return await this.open(request, response, body, principal);
   }
 
   updated(uri: string): void {
@@ -109,9 +110,9 @@ export class Sessions {
     await Promise.all([...this.sessions.values()].map(session => session.server.close()));
   }
 
-  private async open(request: ServerRequest, response: ServerResponse, body: unknown): Promise<void> {
+  private async open(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal): Promise<void> {
     const id = randomUUID();
-    const { server, subscribed, hear } = createServer(this.parts, 'legacy', this.principal, {
+    const { server, subscribed, hear } = createServer(this.parts, 'legacy', principal, {
       urisPerStream: this.limits.urisPerStream,
       revisions: request.headers[ATTACHED] === undefined ? REVISIONS : [...STDIO_REVISIONS],
     });
@@ -119,6 +120,7 @@ export class Sessions {
     const transport = new NodeStreamableHTTPServerTransport({ sessionIdGenerator: () => id, eventStore: events, retryInterval: RETRY });
     const session: Session = {
       id,
+      owner: principal.name,
       server,
       transport,
       subscribed,

@@ -132,9 +132,10 @@ export class TestBridge {
     return join(this.folder, 'audit.jsonl');
   }
 
-  async client(revision: Revision = '2026-07-28'): Promise<Client> {
+  async client(revision: Revision = '2026-07-28', token?: string): Promise<Client> {
     const client = new Client({ name: 'test', version: '1' }, clientOptions(revision));
-    await client.connect(new StreamableHTTPClientTransport(new URL(this.endpoint)));
+    const authorized = token === undefined ? {} : { requestInit: { headers: { authorization: `Bearer ${token}` } } };
+    await client.connect(new StreamableHTTPClientTransport(new URL(this.endpoint), authorized));
     onTestFinished(() => client.close());
     return client;
   }

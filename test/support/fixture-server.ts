@@ -32,9 +32,9 @@ export async function startFixtureServer(limits: Partial<HttpLimits> = {}): Prom
     states: new SealedStates(60_000),
   };
   const all = { ...DEFAULT_LIMITS, ...limits };
-  const mcp = new McpHttp(parts, news, { name: 'http', role: 'operator' }, all);
-  const settings = { host: '127.0.0.1', port: 0, path: '/mcp', allowedHosts: [], allowedOrigins: [], limits: all };
-  const listener = new HttpListener(settings, mcp);
+  const mcp = new McpHttp(parts, news, all);
+  const settings = { host: '127.0.0.1', port: 0, path: '/mcp', allowedHosts: [], allowedOrigins: [], limits: all, tokens: [] };
+  const listener = new HttpListener(settings, mcp, { pending: [], decide: () => Promise.reject(new Error('nothing waits')) }, parts.log);
   onTestFinished(async () => {
     await mcp.close();
     await listener.stop();

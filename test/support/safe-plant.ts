@@ -15,13 +15,17 @@ export interface SafePlant {
 }
 
 /** A bridge that may write to a PLC of holding registers 0 to 9 and coils 0 to 9, all of them 0 at first. */
-export async function safePlant(points: object, safety: object = {}, more: object = {}): Promise<SafePlant> {
+export async function safePlant(
+  points: object,
+  safety: object = {},
+  { token, ...more }: { readonly token?: string; readonly [key: string]: unknown } = {},
+): Promise<SafePlant> {
   const zeros = Array.from({ length: 10 }, () => 0);
   const unit = new MemoryUnit().set('holding', 0, ...zeros).set('coil', 0, ...zeros);
   const plc = await startPlc(unit);
   plc.keepRequests = 100_000;
   const bridge = await TestBridge.start(deviceMap(plc.port, points, { safety: { writes: 'enabled', ...safety }, ...more }));
-  const client = await bridge.client();
+  const client = await bridge.client('2026-07-28', token);
   await until(
     () => readSamples(client, ['d.*']),
     samples => samples.every(sample => sample.quality === 'good'),

@@ -11,7 +11,7 @@ import type { Log } from '../../drivers/driver.ts';
 import type { JsonSchema } from '../../model/json-schema.ts';
 import { HEADER_MISMATCH } from '../exchange.ts';
 import { paramHeaders } from '../param-headers.ts';
-import { type Door, LostError, modernHeaders, modernVersion, type Reply, UnreachableError } from './door.ts';
+import { type Door, LostError, modernHeaders, modernVersion, RefusedError, type Reply, UnreachableError } from './door.ts';
 
 type Id = string | number;
 
@@ -364,6 +364,7 @@ export class Attachment {
     const { url } = this.door;
     if (error instanceof LostError)
       return `The connection to the bridge at ${url} was lost during this call: it may have been carried out. Look at the plant before asking again.`;
+    if (error instanceof RefusedError) return `The bridge at ${url} ${error.message}. Nothing was carried out.`;
     if (error instanceof UnreachableError)
       return `The bridge at ${url} does not answer: ${error.message}. Nothing was carried out; ask again when it runs.`;
     return `The bridge at ${url} could not be asked: ${wordsOf(error)}`;
@@ -396,12 +397,5 @@ async function drain(reply: Reply): Promise<void> {
 
 const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-function refusal(status: number): Error {
-  const why =
-    status === 401 || status === 403
-      ? `it refuses the caller (HTTP ${status}); give its token in FIELDBRIDGE_TOKEN or with --token-file`
-      : status === 404
-        ? 'nothing serves MCP at this address (HTTP 404)'
-        : `it answers HTTP ${status}`;
-  return new UnreachableError(why);
-}
+const refusal = (status: number): Error =>
+  new UnreachableError(status === 404 ? 'nothing serves MCP at this address (HTTP 404)' : `it answers HTTP ${status}`);

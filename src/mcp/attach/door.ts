@@ -10,6 +10,8 @@ const NAMED_BY: Readonly<Record<string, string>> = { 'tools/call': 'name', 'prom
 
 /** The bridge could not be asked at all: nothing came of the request. */
 export class UnreachableError extends Error {}
+/** The bridge lets this caller in not at all: asking again would not help. */
+export class RefusedError extends Error {}
 /** The connection ended in the middle: what came of the request is not known. */
 export class LostError extends Error {}
 
@@ -73,6 +75,15 @@ export class Door {
       // A connection that was taken and then ended may have carried the request.
       if (code === 'ECONNRESET' || code === 'UND_ERR_SOCKET' || code === 'EPIPE') throw new LostError('the connection ended');
       throw new UnreachableError(systemReason((error as Error).cause ?? error));
+    }
+    // Whoever is not let in has asked for nothing.
+    if (response.status === 401 || response.status === 403 || response.status === 429) {
+      await response.text().catch(() => '');
+      throw new RefusedError(
+        response.status === 429
+          ? 'has had too many wrong tokens (HTTP 429); wait a minute'
+          : `refuses the caller (HTTP ${response.status}); give its token in FIELDBRIDGE_TOKEN or with --token-file`,
+      );
     }
     return {
       status: response.status,
