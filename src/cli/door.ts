@@ -13,8 +13,8 @@ export interface DecisionOptions {
   readonly reason?: string;
 }
 
-/** Whoever became root to do it did it in his own name. */
-const me = (): string => process.env.SUDO_USER ?? userInfo().username;
+/** Who types this, as the record names him: whoever became root to do it did it in his own name. */
+export const me = (): string => `cli:${process.env.SUDO_USER ?? userInfo().username}`;
 
 /** No bridge runs that could be asked. */
 export class NobodyThere extends Error {}

@@ -1,4 +1,3 @@
-import { userInfo } from 'node:os';
 import type { Point } from '../model/point.ts';
 import type { Role } from '../model/role.ts';
 import type { Sample } from '../model/sample.ts';
@@ -6,7 +5,7 @@ import { escapeControls } from '../model/text.ts';
 import { showValue } from '../model/value.ts';
 import type { WriteOutcome } from '../model/write.ts';
 import { readConfigAloud } from './config.ts';
-import { askBridge, NobodyThere } from './door.ts';
+import { askBridge, me, NobodyThere } from './door.ts';
 import { askedToEnd, createBridge, type StartOptions } from './start.ts';
 import { table } from './table.ts';
 
@@ -59,7 +58,7 @@ export async function write(file: string, name: string, text: string, options: W
   const files = [file, ...(options.config ?? [])];
   const { plant, safety } = readConfigAloud(files);
   const point = plant.points.get(name);
-  const by = `cli:${userInfo().username}`;
+  const by = me();
   const value = point === undefined ? text : typed(point, text);
   const what = { point: name, value, role: options.role, by, ...(options.dryRun === true && { dry_run: true }) };
   const why = options.reason === undefined ? {} : { why: options.reason };

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { clientOptions, type Revision, TestBridge, until, writePoint } from '../support/bridge.ts';
 import { runCli } from '../support/cli.ts';
-import { initialize, messages, modern, rpc, send } from '../support/raw-http.ts';
+import { initialize, MODERN_META, messages, modern, rpc, send } from '../support/raw-http.ts';
 import { safePlant } from '../support/safe-plant.ts';
 
 const TOKENS = { viewer: 'fb_viewer', operator: 'fb_operator', engineer: 'fb_engineer', anna: 'fb_anna' } as const;
@@ -137,6 +137,27 @@ test('a person approves over HTTP by a token that opens nothing else; the assist
     { kind: 'intent', confirmed: { kind: 'person', by: 'anna' } },
     { kind: 'outcome', status: 'written' },
   ]);
+});
+
+test('the question that one caller was asked is no use to another', async () => {
+  const { bridge, written, audit } = await safePlant(
+    { asked: { holding: 3, write: { confirm: 'client' } } },
+    {},
+    { ...HTTP, token: TOKENS.viewer },
+  );
+  const meta = { ...MODERN_META, 'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } } };
+  const ask = async (who: keyof typeof TOKENS, more: object = {}) => {
+    const params = { name: 'write_point', arguments: { point: 'd.asked', value: 9, reason: 'test' } };
+    const { headers } = modern('tools/call', params);
+    const body = rpc('tools/call', { ...params, _meta: meta, ...more });
+    return messages(await send(bridge.endpoint, { headers: { ...headers, ...bearer(who) }, body }))[0]?.result;
+  };
+  const requestState = (await ask('operator'))?.requestState;
+  const yes = { inputResponses: { confirm: { action: 'accept', content: { confirm: true } } }, requestState };
+  expect(await ask('engineer', yes)).toMatchObject({ structuredContent: { status: 'refused', rule: 'confirm' } });
+  expect(written()).toEqual([]);
+  expect(await ask('operator', yes)).toMatchObject({ structuredContent: { status: 'written' } });
+  expect(audit()[0]).toMatchObject({ kind: 'refusal', principal: 'engineer', rule: 'confirm' });
 });
 
 test('a token is made and shown once; with it a client is served, over --attach too', async () => {

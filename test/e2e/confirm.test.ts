@@ -273,6 +273,27 @@ describe('confirm: person', () => {
     expect(unit.read('holding', 0)).toBe(21);
   });
 
+  test('approver: other — who asked for a write does not approve it', async () => {
+    const { cli, written, bridge } = await withCommands({ approver: 'other' });
+    // From the command line it is asked for by the user of this machine, who is the one to approve it too.
+    const map = writeYaml(
+      bridge.folder,
+      stringify({
+        connections: { plc: { type: 'modbus-tcp', host: '127.0.0.1' } },
+        devices: { d: { connection: 'plc', points: POINTS } },
+        safety: { writes: 'enabled', audit: bridge.auditFile },
+      }),
+      'whole.yaml',
+    );
+    const asked = await runCli(['write', map, 'd.approved', '7']);
+    expect(asked).toMatchObject({ code: 0, stdout: expect.stringContaining('d.approved: pending') });
+    const [, id = ''] = /fieldbridge approve (\w+)/.exec(asked.stdout) ?? [];
+    expect(await cli('approve', id)).toMatchObject({ code: 1, stderr: expect.stringContaining('safety.approver wants somebody else') });
+    expect(written()).toEqual([]);
+    // It still waits, and he may withdraw it.
+    expect((await cli('decline', id)).stdout).toContain('declined');
+  });
+
   test('no more than twenty wait, and who asks for more is told so', async () => {
     const { client } = await withCommands();
     for (let i = 1; i <= 20; i++) expect((await writePoint(client, 'd.approved', i)).status).toBe('pending');

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -138,6 +139,42 @@ test('nothing is written by itself where writes are not enabled', async () => {
   );
   await new Promise(resolve => setTimeout(resolve, 300));
   expect(written()).toEqual([]);
+});
+
+test('SIGTERM in the middle of a pulse: the contact is let go of, the outcome is in the record, and the end is a clean one', async () => {
+  const folder = temporaryFolder();
+  const unit = new MemoryUnit().set('coil', 0, 0, 0);
+  const plc = await startPlc(unit);
+  const audit = join(folder, 'audit.jsonl');
+  const map = deviceMap(
+    plc.port,
+    { pump: { coil: 1, write: { pulse: '700ms' } } },
+    {
+      safety: { writes: 'enabled', audit },
+      http: { listen: '127.0.0.1:0' },
+    },
+  );
+  const file = writeYaml(folder, stringify(map));
+  const daemon = startCli(['run', file]);
+  const exit = new Promise(resolve => daemon.on('exit', resolve));
+  await until(
+    () => recordsIn(audit).length >= 0 && existsSync(`${audit}.control`),
+    isUp => isUp,
+  );
+  const writing = startCli(['write', file, 'd.pump', 'true']);
+  await until(
+    () => unit.read('coil', 1),
+    value => value === 1,
+  );
+  daemon.kill('SIGTERM');
+  expect(await exit).toBe(0);
+  expect(unit.read('coil', 1)).toBe(0);
+  expect(recordsIn(audit).map(({ kind, status }) => [kind, status])).toEqual([
+    ['intent', undefined],
+    ['intent', undefined],
+    ['outcome', 'written'],
+  ]);
+  writing.kill('SIGKILL');
 });
 
 test('killed at any moment of a pulse: every request has its intent on the disk, none is repeated, and the next run lets go', async () => {
