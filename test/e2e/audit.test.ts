@@ -1,16 +1,20 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { Client } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { expect, onTestFinished, test } from 'vitest';
 import { MemoryUnit } from '../../simulators/modbus-server.ts';
-import { deviceMap, temporaryFolder, until, writeYaml } from '../support/bridge.ts';
-import { runCli, startCli } from '../support/cli.ts';
+import type { WriteOutcome } from '../../src/model/write.ts';
+import { callTool, clientOptions, deviceMap, readSamples, temporaryFolder, until, writePoint, writeYaml } from '../support/bridge.ts';
+import { MAIN, runCli, startCli } from '../support/cli.ts';
 import { startPlc } from '../support/plc.ts';
 
 async function plant(safety: object = {}) {
   const server = await startPlc(new MemoryUnit().set('holding', 0, 5));
   const folder = temporaryFolder();
   const audit = join(folder, 'audit.jsonl');
-  const map = deviceMap(server.port, { level: { holding: 0, write: { max: 100 } } }, { safety: { writes: 'enabled', audit, ...safety } });
+  const points = { level: { holding: 0, write: { max: 100 } } };
+  const map = deviceMap(server.port, points, { safety: { writes: 'enabled', audit, ...safety }, stdio: { role: 'operator' } });
   return { audit, folder, map: writeYaml(folder, { ...map, http: { listen: '127.0.0.1:0' } }) };
 }
 
@@ -52,6 +56,27 @@ test('audit verify, tail and show tell of writes from the command line, and of w
     stdout: expect.stringContaining('the log ends at record 1, but 3 were written'),
   });
   expect((await runCli(['audit', 'verify', map, '--head', 'nonsense'])).stderr).toContain('a head as the journal has it');
+});
+
+test('a file that can not grow refuses writes and says so; reading goes on, and with room again so do writes', async () => {
+  const { audit, map } = await plant({ max_writes_per_minute: 1000 });
+  // As a full disk does it: the system takes no byte beyond this size.
+  const client = new Client({ name: 'test', version: '1' }, clientOptions('2025-11-25'));
+  const limited = ['-c', 'ulimit -f 4; exec "$0" "$@"', process.execPath, MAIN, 'stdio', map];
+  await client.connect(new StdioClientTransport({ command: 'sh', args: limited, stderr: 'ignore' }));
+  onTestFinished(() => client.close());
+  let refused: WriteOutcome | undefined;
+  for (let value = 10; refused === undefined && value < 60; value++) {
+    const outcome = await writePoint(client, 'd.level', value);
+    if (outcome.status === 'refused') refused = outcome;
+  }
+  expect(refused).toMatchObject({ rule: 'audit', reason: expect.stringContaining('nothing is written that can not be recorded') });
+  const { structured } = await callTool(client, 'get_status');
+  expect(structured.bridge).toMatchObject({ write_trouble: expect.stringContaining(`the audit file ${audit} can not be written`) });
+  expect((await readSamples(client, ['d.level'], true))[0]?.quality).toBe('good');
+  await client.close();
+  expect((await runCli(['audit', 'verify', map])).code).toBe(0);
+  expect((await runCli(['write', map, 'd.level', '99'])).stdout).toContain('d.level: written');
 });
 
 test('a record that was altered keeps the bridge from starting, and reading goes on with --read-only', async () => {

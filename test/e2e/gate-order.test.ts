@@ -25,6 +25,7 @@ interface Gate {
 
 /** In the order in which they are asked. */
 const GATES: readonly Gate[] = [
+  { rule: 'writes_disabled', safety: { writes: 'disabled' } },
   { rule: 'kill_switch' },
   { rule: 'expected', args: { expected: 77 } },
   { rule: 'role', write: { role: 'engineer' } },
@@ -59,8 +60,9 @@ type Write = (value: number, args: Readonly<Record<string, unknown>>) => Promise
 /** Does what comes before, sets up what is violated from now on, and says which gate answered. */
 async function ruleOf(gates: readonly Gate[], plant: Awaited<ReturnType<typeof mapOf>>, write: Write): Promise<string | undefined> {
   const before = gates.find(gate => gate.before !== undefined)?.before;
-  // Whose role does not suffice never gets as far as to be counted.
-  if (before !== undefined && gates.every(gate => gate.rule !== 'role')) expect((await write(before, {})).status).toBe('written');
+  // Where nothing is written, or not by this role, nothing gets as far as to be counted.
+  if (before !== undefined && gates.every(gate => gate.rule !== 'role' && gate.rule !== 'writes_disabled'))
+    expect((await write(before, {})).status).toBe('written');
   plant.unit.set('holding', 1, 0);
   if (gates.some(gate => gate.rule === 'kill_switch')) writeFileSync(join(plant.folder, 'stop'), '');
   const outcome = await write(50, Object.assign({}, ...gates.map(gate => gate.args)) as Readonly<Record<string, unknown>>);
@@ -125,6 +127,7 @@ describe('from the command line', () => {
       const { stdout } = await runCli(['write', plant.file, 'd.level', String(value)]);
       const [, status = ''] = /^d\.level: (\w+)/.exec(stdout) ?? [];
       const words: Readonly<Record<string, string>> = {
+        writes_disabled: 'writes are disabled',
         kill_switch: 'kill switch',
         role: 'may be written by the role',
         limits: 'above max',
