@@ -1,5 +1,4 @@
 import { createReadStream, statSync } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { GENESIS, type Head, type SealedRecord, unseal } from './chain.ts';
 import { AuditError, filesOf, readHead } from './files.ts';
 
@@ -73,5 +72,13 @@ export async function* recordsOf(path: string, key: Buffer, since = 0): AsyncGen
     }
 }
 
-const linesOf = (file: string): AsyncIterable<string> =>
-  createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY });
+/** A line ends at a line feed and nowhere else: a text in it may hold what Unicode calls a line separator. */
+async function* linesOf(file: string): AsyncGenerator<string> {
+  let rest = '';
+  for await (const chunk of createReadStream(file, { encoding: 'utf8' })) {
+    const lines = `${rest}${chunk as string}`.split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+  if (rest !== '') yield rest;
+}
