@@ -39,7 +39,8 @@ const connected = (status: () => Promise<{ state: string }>) => until(status, ({
 /** One message from the command line of the broker's own project. */
 function publish(broker: Mosquitto, args: readonly string[], port = broker.port): void {
   const { status, stderr } = spawnSync('mosquitto_pub', ['-h', '127.0.0.1', '-p', String(port), ...args], { encoding: 'utf8' });
-  if (status !== 0) throw new Error(stderr);
+  // It sometimes ends so although its message was taken; whether it was, what is looked for afterwards tells.
+  if (status !== 0 && !stderr.includes('Unknown error')) throw new Error(stderr);
 }
 
 /** What mosquitto_sub prints, line by line. */
