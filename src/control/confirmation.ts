@@ -1,6 +1,6 @@
 import type { Point } from '../model/point.ts';
-import type { Sample } from '../model/sample.ts';
-import { asNumber, sameValue, showValue, type Value } from '../model/value.ts';
+import { hasLeftDeadband, type Sample } from '../model/sample.ts';
+import { showValue, type Value } from '../model/value.ts';
 import type { Principal } from '../model/write.ts';
 
 /** What a person is asked: everything that the decision needs. */
@@ -12,7 +12,7 @@ export interface Question {
   readonly principal: Principal;
 }
 
-/** The question in a sentence: `Write boiler.setpoint from 60 °C to 65 °C? Reason: colder outside` */
+/** The question in a sentence: `Write boiler.setpoint to 65 °C? It is 60 °C now. Asked for by anna, reason: "colder outside".` */
 export function questionText({ point, from, to, why, principal }: Question): string {
   const unit = point.unit === undefined ? '' : ` ${point.unit}`;
   const present = from.quality === 'bad' ? `not known (${from.reason})` : `${showValue(from.value)}${unit}`;
@@ -50,10 +50,5 @@ export class Moved extends Error {
 /** Whether a value has moved by more than a change that is worth telling. */
 export function hasMoved(from: Sample, to: Sample): boolean {
   if ((from.quality === 'bad') !== (to.quality === 'bad')) return true;
-  const [a, b] = [asNumber(from.value), asNumber(to.value)];
-  if (a === undefined || b === undefined) return !sameValue(from.value, to.value);
-  const { deadband, range } = from.point;
-  const share =
-    'percent' in deadband ? (deadband.percent / 100) * (range === undefined ? Math.abs(a) : range[1] - range[0]) : deadband.absolute;
-  return Math.abs(a - b) > share;
+  return hasLeftDeadband(from.point, from.value, to.value);
 }

@@ -70,7 +70,8 @@ export function modernConfirmer(context: ServerContext, states: SealedStates, ca
       const answer = mcpReq.inputResponses?.[KEY] as Answer;
       // What the person saw is not any more how it is, or nothing was answered.
       const seen = sampleOf(question.point, { value: asked.from, quality: asked.known ? 'good' : 'bad' } as Parameters<typeof sampleOf>[1]);
-      if (answer === undefined || hasMoved(seen, question.from)) throw askAgain(question, states, caller);
+      const present = { ...question.from, value: toJson(question.from.value) };
+      if (answer === undefined || hasMoved(seen, present)) throw askAgain(question, states, caller);
       return Promise.resolve(verdictOf(answer));
     },
   };

@@ -1,5 +1,5 @@
 import type { Point } from './point.ts';
-import { type JsonValue, toJson, type Value } from './value.ts';
+import { asNumber, type JsonValue, sameValue, toJson, type Value } from './value.ts';
 
 /** OPC UA's three classes of quality (OPC 10000-8, 6.3). */
 export type Quality = 'good' | 'uncertain' | 'bad';
@@ -64,6 +64,19 @@ export const ageOf = (sample: Sample, now: number): number => now - (sample.sour
 export function aged(sample: Sample, now: number): Sample {
   if (sample.quality !== 'good' || ageOf(sample, now) <= sample.point.staleAfter) return sample;
   return { ...sample, quality: 'uncertain', reason: 'stale' };
+}
+
+/** Whether a value has moved by more than the point's deadband. @param from what was told or seen: percentages are of it where the point has no range */
+export function hasLeftDeadband({ deadband, range }: Point, from: Value, to: Value): boolean {
+  if (sameValue(from, to)) return false;
+  const [before, now] = [asNumber(from), asNumber(to)];
+  if (before === undefined || now === undefined) return true;
+  const least =
+    'absolute' in deadband ? deadband.absolute : (deadband.percent / 100) * (range === undefined ? Math.abs(before) : range[1] - range[0]);
+  // Counters beyond 2^53 differ although their doubles do not.
+  if (least === 0) return true;
+  // 20.3 - 20.1 is a hair less than 0.2: float noise decides nothing.
+  return Math.abs(now - before) > least * (1 + 1e-9);
 }
 
 /** A sample as clients see it. */

@@ -1,7 +1,7 @@
 import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
-import { aged, type Sample } from '../model/sample.ts';
-import { asNumber, sameValue, type Value } from '../model/value.ts';
+import { aged, hasLeftDeadband, type Sample } from '../model/sample.ts';
+import type { Value } from '../model/value.ts';
 
 export interface Change {
   readonly sample: Sample;
@@ -118,14 +118,5 @@ export class LiveValues {
 
 function isNews({ sample, told }: State): boolean {
   if (sample.quality !== told.quality || sample.reason !== told.reason) return true;
-  if (sameValue(sample.value, told.value)) return false;
-  const [now, before] = [asNumber(sample.value), asNumber(told.value)];
-  if (now === undefined || before === undefined) return true;
-  const { deadband, range } = sample.point;
-  const least =
-    'absolute' in deadband ? deadband.absolute : (deadband.percent / 100) * (range === undefined ? Math.abs(before) : range[1] - range[0]);
-  // Counters beyond 2^53 differ although their doubles do not.
-  if (least === 0) return true;
-  // 20.3 - 20.1 is a hair less than 0.2: float noise decides nothing.
-  return Math.abs(now - before) > least * (1 + 1e-9);
+  return hasLeftDeadband(sample.point, told.value, sample.value);
 }

@@ -82,6 +82,21 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('confirm: client, with a cl
     expect(written()).toHaveLength(1);
   });
 
+  test('a number that no double holds has moved when it has moved by one, and has not when it stands', async () => {
+    const wide = { wide: { holding: 0, type: 'uint64', write: { confirm: 'client', max: 100 } } };
+    const { bridge, unit } = await safePlant(wide);
+    // 2^53 and 2^53 + 1 are the same double.
+    unit.set('holding', 0, 32);
+    let times = 0;
+    const { client, asked } = await personAt(bridge, revision, () => {
+      if (++times === 1) unit.set('holding', 3, 1);
+      return YES;
+    });
+    expect(await writePoint(client, 'd.wide', 21)).toMatchObject({ status: 'written', before: '9007199254740993' });
+    expect(asked).toHaveLength(2);
+    expect(asked[1]).toContain('It is 9007199254740993 now');
+  });
+
   test('an interlock that turns false while the person thinks keeps the write from the wire', async () => {
     const { bridge, unit, written } = await safePlant(POINTS);
     unit.set('holding', 3, 1);
