@@ -9,7 +9,7 @@ import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { TokenOptions } from './cli/token.ts';
 import { packageVersion } from './cli/version.ts';
-import { ConfigError } from './model/errors.ts';
+import { ConfigError, wordsOf } from './model/errors.ts';
 import { ROLES } from './model/role.ts';
 
 /** 0: done. 1: it could not be done. 2: the command line or the configuration is mistaken. */
@@ -217,7 +217,6 @@ function fail(error: unknown): never {
     process.exit(MISTAKEN);
   }
   // EPIPE: whoever read our output has gone.
-  if ((error as NodeJS.ErrnoException).code !== 'EPIPE')
-    process.stderr.write(`fieldbridge: ${error instanceof Error ? error.message : String(error)}\n`);
+  if ((error as NodeJS.ErrnoException).code !== 'EPIPE') process.stderr.write(`fieldbridge: ${wordsOf(error)}\n`);
   process.exit(FAILED);
 }

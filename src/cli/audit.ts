@@ -1,5 +1,5 @@
 import type { SealedRecord } from '../control/audit/chain.ts';
-import { headText, keyPath, readKey } from '../control/audit/files.ts';
+import { headText, keyPath, parseHead, readKey } from '../control/audit/files.ts';
 import type { AuditSettings } from '../control/audit/log.ts';
 import { recordsOf, verifyLog } from '../control/audit/verify.ts';
 import { escapeControls } from '../model/text.ts';
@@ -17,10 +17,9 @@ function logOf(files: readonly string[]): { readonly settings: AuditSettings; re
 /** Says whether the record of writes is whole. Ends with 1 where it is not. */
 export async function verify(files: readonly string[], { head = [] }: VerifyOptions): Promise<void> {
   const known = head.map(text => {
-    const [, n, mac] = /^(\d+):([0-9a-f]{64})$/.exec(text) ?? [];
-    if (n === undefined || mac === undefined)
-      throw new Error(`--head: a head as the journal has it, NUMBER:SEAL, is expected, got ${text}`);
-    return { n: Number(n), mac };
+    const parsed = parseHead(text);
+    if (parsed === undefined) throw new Error(`--head: a head as the journal has it, NUMBER:SEAL, is expected, got ${text}`);
+    return parsed;
   });
   const { settings, key } = logOf(files);
   const { head: last, records, flaws } = await verifyLog(settings.path, key, known);

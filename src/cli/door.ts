@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { userInfo } from 'node:os';
 import { dirname } from 'node:path';
 import type { DoorReply, DoorRequest } from '../control/door.ts';
-import { systemReason } from '../model/errors.ts';
+import { systemReason, wordsOf } from '../model/errors.ts';
 import { escapeControls } from '../model/text.ts';
 import { showValue } from '../model/value.ts';
 import { readConfigAloud } from './config.ts';
@@ -92,7 +92,7 @@ export async function lock(file: string, kind: 'lock' | 'unlock', options: Decis
   process.stdout.write(kind === 'lock' ? 'locked: nothing is written until `fieldbridge unlock`\n' : 'unlocked\n');
   await askBridge(door, { ask: kind, by: me(), ...why }).catch((error: unknown) => {
     // The file is in force all the same.
-    const words = error instanceof Error ? error.message : String(error);
+    const words = wordsOf(error);
     process.stdout.write(
       error instanceof NobodyThere ? 'no bridge runs with this map now\n' : `it is in force, but in no record: ${words}\n`,
     );

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Driver, type Log, NoReply } from '../drivers/driver.ts';
+import { DAY } from '../model/duration.ts';
 import type { Point } from '../model/point.ts';
 import type { Sample } from '../model/sample.ts';
 import { type JsonValue, sameValue, toJson, type Value } from '../model/value.ts';
@@ -32,7 +33,6 @@ import { WriteRate } from './rate.ts';
 const MAX_REMEMBERED = 1000;
 /** How often a person is asked about one write, whose present value moves meanwhile. */
 const MAX_QUESTIONS = 3;
-const DAY = 24 * 3_600_000;
 /** How long the end of the bridge waits for writes to be verified. */
 const STOP_WITHIN = 3000;
 /** How long inputs of an interlock on another connection may take to be read while the bus is held. */

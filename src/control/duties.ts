@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../drivers/driver.ts';
 import { acceptValue } from '../model/accept.ts';
+import { DAY } from '../model/duration.ts';
+import { wordsOf } from '../model/errors.ts';
 import type { Point } from '../model/point.ts';
 import { sameValue, showValue, toJson, type Value } from '../model/value.ts';
 import type { WriteReceipt, WriteStatus } from '../model/write.ts';
@@ -15,7 +17,6 @@ const AGAIN = 500;
 const STOP_WITHIN = 1500;
 /** A pulse that has longer to go is let go of before its time. */
 const LET_GO_WITHIN = 2000;
-const DAY = 24 * 3_600_000;
 /** A counter that every PLC holds in a word. */
 const HEARTBEAT_MODULUS = 32_768;
 
@@ -153,8 +154,7 @@ export class Duties {
     const approve = async (_present: unknown, wire: readonly string[]): Promise<boolean> => {
       if (!isRecorded)
         await this.record({ kind: 'intent', point: point.name, requested: toJson(value), principal: 'bridge', ...facts, wire }).catch(
-          error =>
-            this.log.warn({ point: point.name }, `${error instanceof Error ? error.message : String(error)}; it is written nevertheless`),
+          error => this.log.warn({ point: point.name }, `${wordsOf(error)}; it is written nevertheless`),
         );
       isRecorded = true;
       return true;
@@ -164,7 +164,7 @@ export class Duties {
         await this.field.driverOf(point).write(point, value, { approve }, new AbortController().signal);
         return;
       } catch (error) {
-        const why = error instanceof Error ? error.message : String(error);
+        const why = wordsOf(error);
         if (this.isOver) throw error;
         this.log.warn({ point: point.name }, `${point.name} could not be set to ${showValue(value)}: ${why}; it is tried again`);
         await new Promise(resolve => setTimeout(resolve, AGAIN));
@@ -242,8 +242,7 @@ export class Duties {
         await this.field.driverOf(point).write(point, value, { approve: () => Promise.resolve(true) }, AbortSignal.timeout(interval * 2));
         wasTold = false;
       } catch (error) {
-        if (!wasTold)
-          this.log.warn({ point: name }, `the heartbeat does not reach ${name}: ${error instanceof Error ? error.message : String(error)}`);
+        if (!wasTold) this.log.warn({ point: name }, `the heartbeat does not reach ${name}: ${wordsOf(error)}`);
         wasTold = true;
       }
     };

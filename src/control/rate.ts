@@ -1,6 +1,6 @@
+import { DAY } from '../model/duration.ts';
 import type { WriteHistory } from './gates.ts';
 
-const DAY = 24 * 3_600_000;
 /** No limit of a day is higher than what is remembered of it. */
 const MOST_OF_DAY = 100_000;
 

@@ -1,5 +1,8 @@
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 
+/** In milliseconds. */
+export const DAY = 24 * UNITS.h;
+
 export const DURATION_PATTERN = '^\\d+(\\.\\d+)?(ms|s|m|h)$';
 
 /** `250ms`, `1s`, `5m`, `1h` in milliseconds; undefined for anything else. */

@@ -73,6 +73,8 @@ export class RefusedByDevice extends Error {
   readonly code = 'refused_by_device';
 }
 
+export const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
 /** Why the operating system said no, in words. */
 export function systemReason(error: unknown): string {
   const code = (error as NodeJS.ErrnoException | undefined)?.code;
@@ -86,5 +88,5 @@ export function systemReason(error: unknown): string {
     ENOSPC: 'the disk is full',
     EROFS: 'the file system is read-only',
   };
-  return (code !== undefined ? known[code] : undefined) ?? code ?? (error instanceof Error ? error.message : String(error));
+  return (code !== undefined ? known[code] : undefined) ?? code ?? wordsOf(error);
 }

@@ -1,5 +1,6 @@
 import { NoReply } from '../drivers/driver.ts';
 import type { BrokerSession, Outgoing } from '../drivers/mqtt/session.ts';
+import { wordsOf } from '../model/errors.ts';
 import type { PublishSpec } from '../model/publish.ts';
 import { topicOf } from '../model/publish.ts';
 import { present, type Sample } from '../model/sample.ts';
@@ -143,8 +144,7 @@ export class JsonPublisher implements Publisher {
       if (error instanceof NoReply || !this.session.connected) return 'lost';
       // The broker will refuse it again; trying for ever would hold up everything behind it.
       this.refused++;
-      if (this.refused === 1)
-        this.context.log.warn({ topic }, `a message could not be published: ${error instanceof Error ? error.message : String(error)}`);
+      if (this.refused === 1) this.context.log.warn({ topic }, `a message could not be published: ${wordsOf(error)}`);
       return 'sent';
     }
   }

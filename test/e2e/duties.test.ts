@@ -11,6 +11,12 @@ import { recordsIn, safePlant } from '../support/safe-plant.ts';
 const PULSE = { pump: { coil: 1, write: { pulse: '300ms' } } };
 const LEASE = { heat: { holding: 0, write: { lease: { ttl: '600ms', safe: 20 } } } };
 
+const coilOn = (unit: Pick<MemoryUnit, 'read'>): Promise<unknown> =>
+  until(
+    () => unit.read('coil', 1),
+    value => value === 1,
+  );
+
 test('a pulse is on for its time and off again, and both are recorded', async () => {
   const { client, unit, written, audit } = await safePlant(PULSE);
   let on = 0;
@@ -57,10 +63,7 @@ test('a device that does not answer in the middle of a pulse is let go of as soo
 test('the end of the bridge waits for a pulse to be let go of', async () => {
   const { client, unit, bridge } = await safePlant(PULSE);
   const call = writePoint(client, 'd.pump', true).catch(() => undefined);
-  await until(
-    () => unit.read('coil', 1),
-    value => value === 1,
-  );
+  await coilOn(unit);
   await bridge.stop();
   expect(unit.read('coil', 1)).toBe(0);
   await call;
@@ -69,10 +72,7 @@ test('the end of the bridge waits for a pulse to be let go of', async () => {
 test('a long pulse is let go of before its time as the bridge ends', async () => {
   const { client, unit, bridge } = await safePlant({ pump: { coil: 1, write: { pulse: '60s' } } });
   const call = writePoint(client, 'd.pump', true).catch(() => undefined);
-  await until(
-    () => unit.read('coil', 1),
-    value => value === 1,
-  );
+  await coilOn(unit);
   // Well before the minute, which no test has.
   await bridge.stop();
   expect(unit.read('coil', 1)).toBe(0);
@@ -162,10 +162,7 @@ test('SIGTERM in the middle of a pulse: the contact is let go of, the outcome is
     isUp => isUp,
   );
   const writing = startCli(['write', file, 'd.pump', 'true']);
-  await until(
-    () => unit.read('coil', 1),
-    value => value === 1,
-  );
+  await coilOn(unit);
   daemon.kill('SIGTERM');
   expect(await exit).toBe(0);
   expect(unit.read('coil', 1)).toBe(0);
@@ -243,10 +240,7 @@ test('on_restart: report leaves the contact as it is, and says so', async () => 
   const file = writeYaml(folder, stringify(map));
   const writing = startCli(['write', file, 'd.pump', 'true']);
   const gone = new Promise(resolve => writing.on('exit', resolve));
-  await until(
-    () => unit.read('coil', 1),
-    value => value === 1,
-  );
+  await coilOn(unit);
   writing.kill('SIGKILL');
   await gone;
   const next = startCli(['run', file]);

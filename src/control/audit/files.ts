@@ -50,11 +50,16 @@ export function readKey(path: string, make: boolean): Buffer {
 /** The head that was noted beside the log: a log that ends before it has lost its end. */
 export function readHead(path: string): Head {
   try {
-    const [, n, mac] = /^(\d+):([0-9a-f]{64})\s*$/.exec(readFileSync(headPath(path), 'utf8')) ?? [];
-    return n === undefined || mac === undefined ? GENESIS : { n: Number(n), mac };
+    return parseHead(readFileSync(headPath(path), 'utf8').trimEnd()) ?? GENESIS;
   } catch {
     return GENESIS;
   }
+}
+
+/** Undefined for what is no head's text. */
+export function parseHead(text: string): Head | undefined {
+  const [, n, mac] = /^(\d+):([0-9a-f]{64})$/.exec(text) ?? [];
+  return n === undefined || mac === undefined ? undefined : { n: Number(n), mac };
 }
 
 export const headText = ({ n, mac }: Head): string => `${n}:${mac}`;

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { SerialPort } from 'serialport';
-import { TransportError } from '../../model/errors.ts';
+import { TransportError, wordsOf } from '../../model/errors.ts';
 import type { ByteLine } from './rtu-port.ts';
 import { dropSocket, openSocket } from './tcp-port.ts';
 
@@ -61,7 +61,7 @@ export class SerialLine implements ByteLine {
 
   private reason(error: unknown): Error {
     if (error instanceof TransportError) return error;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = wordsOf(error);
     const known = SERIAL_REASONS.find(([pattern]) => pattern.test(message))?.[1];
     return new TransportError('no_connection', `${this.settings.path}: ${known ?? message}`);
   }

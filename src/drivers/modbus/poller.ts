@@ -1,4 +1,4 @@
-import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
+import { ExceptionResponse, ProtocolError, TransportError, wordsOf } from '../../model/errors.ts';
 import { bad, type Reading, type Sample, sampleOf } from '../../model/sample.ts';
 import type { DeviceStatus, Log } from '../driver.ts';
 import type { ModbusConnection } from './connection.ts';
@@ -204,7 +204,7 @@ export class DevicePoller {
       this.lose(bad('exception', { code: error.exception, name: error.exceptionName }), error.message, true);
     else if (error instanceof TransportError && error.kind === 'timeout') this.lose(bad('timeout'), error.message, true);
     else if (error instanceof ProtocolError && this.connected) this.lose(bad('timeout'), error.message, true);
-    else this.lose(bad('no_connection'), error instanceof Error ? error.message : String(error), true);
+    else this.lose(bad('no_connection'), wordsOf(error), true);
   }
 
   private found(): void {

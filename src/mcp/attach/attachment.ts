@@ -8,6 +8,7 @@ import {
   type Transport,
 } from '@modelcontextprotocol/server';
 import type { Log } from '../../drivers/driver.ts';
+import { wordsOf } from '../../model/errors.ts';
 import type { JsonSchema } from '../../model/json-schema.ts';
 import { HEADER_MISMATCH } from '../exchange.ts';
 import { paramHeaders } from '../param-headers.ts';
@@ -394,8 +395,6 @@ const named = (message: JSONRPCMessage, request: JSONRPCRequest): JSONRPCMessage
 async function drain(reply: Reply): Promise<void> {
   for await (const _ of reply.messages);
 }
-
-const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 const refusal = (status: number): Error =>
   new UnreachableError(status === 404 ? 'nothing serves MCP at this address (HTTP 404)' : `it answers HTTP ${status}`);

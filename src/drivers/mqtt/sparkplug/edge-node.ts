@@ -1,3 +1,4 @@
+import { wordsOf } from '../../../model/errors.ts';
 import type { Log } from '../../driver.ts';
 import type { Message } from '../message.ts';
 import type { BrokerSession } from '../session.ts';
@@ -200,7 +201,7 @@ export class EdgeNode {
     this.askedAt = now;
     this.log.info({ edge_node: `${this.address.group}/${this.address.edgeNode}` }, `asking for a rebirth: ${why}`);
     this.command(undefined, { name: REBIRTH, type: 'bool', value: true, timestamp: Date.now() }).catch((error: unknown) =>
-      this.log.warn({}, `the request for a rebirth could not be sent: ${error instanceof Error ? error.message : String(error)}`),
+      this.log.warn({}, `the request for a rebirth could not be sent: ${wordsOf(error)}`),
     );
   }
 }
