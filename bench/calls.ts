@@ -6,6 +6,7 @@ import { Catalogue } from '../src/mcp/catalogue.ts';
 import { Notices } from '../src/mcp/notices.ts';
 import { SealedStates } from '../src/mcp/sealed-state.ts';
 import { createServer } from '../src/mcp/server.ts';
+import { Tally } from '../src/mcp/tally.ts';
 import { Plant } from '../src/model/plant.ts';
 import { History } from '../src/store/history.ts';
 import { LiveValues } from '../src/store/live-values.ts';
@@ -57,7 +58,7 @@ function instances(): void {
   const safety = { writes: 'disabled', readOnly: true, maxWritesPerMinute: 1, lockFile: '', confirmTimeout: 0, approver: 'any' } as const;
   const control = new Control(field, safety, undefined, pino({ level: 'silent' }));
   const catalogue = new Catalogue({ name: 'bench', version: '0' }, { field, control, publishers: [], history: new History(0, 0) }, 'run');
-  const parts = { catalogue, log: pino({ level: 'silent' }), notices: new Notices(), states: new SealedStates(60_000) };
+  const parts = { catalogue, log: pino({ level: 'silent' }), notices: new Notices(), states: new SealedStates(60_000), tally: new Tally() };
   const each = (make: () => unknown): number => {
     for (let i = 0; i < 20_000; i++) make();
     const began = performance.now();

@@ -1,30 +1,39 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
-import type { Logger } from 'pino';
+import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config/config.ts';
 import { AuditLog } from './control/audit/log.ts';
 import { Control } from './control/control.ts';
 import { ControlDoor } from './control/door.ts';
 import { Field } from './control/field.ts';
+import type { SafetySettings } from './control/gates.ts';
 import type { Driver, DriverContext, Log } from './drivers/driver.ts';
 import { ModbusDriver } from './drivers/modbus/driver.ts';
 import { MqttDriver } from './drivers/mqtt/driver.ts';
 import { HttpListener } from './http/listener.ts';
+import { Metrics } from './http/metrics.ts';
 import { Catalogue } from './mcp/catalogue.ts';
 import { McpHttp } from './mcp/http.ts';
 import { findPoints, unknownText } from './mcp/lookup.ts';
 import { Notices } from './mcp/notices.ts';
 import { SealedStates } from './mcp/sealed-state.ts';
+import { type BridgeIdentity, type BridgeStatus, bridgeStatus } from './mcp/status.ts';
 import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
+import { Tally } from './mcp/tally.ts';
 import { Trace } from './mcp/trace.ts';
+import { ANYBODY, BY_CERTIFICATE, hasAuthentication } from './model/access.ts';
+import type { DeviceEntry } from './model/connection.ts';
+import { Counts } from './model/counts.ts';
 import type { Point } from './model/point.ts';
+import { ROLES, type Role } from './model/role.ts';
 import type { Sample } from './model/sample.ts';
 import type { WriteOutcome, WriteRequest } from './model/write.ts';
 import { announce } from './northbound/availability.ts';
 import { JsonPublisher } from './northbound/json-publisher.ts';
 import type { Publisher } from './northbound/publisher.ts';
 import { SparkplugPublisher } from './northbound/sparkplug-publisher.ts';
+import { type Fate, ReloadError, takeOver } from './reload.ts';
 import { History } from './store/history.ts';
 import { LiveValues } from './store/live-values.ts';
 
@@ -42,84 +51,75 @@ export interface BridgeOptions {
   readonly readOnly: boolean;
   /** A command of its own beside a daemon: it publishes nothing, and takes nobody's place. */
   readonly visiting?: boolean;
-  readonly log: Logger;
+  readonly log: BridgeLog;
   /** A file for every message of every client. */
   readonly trace?: string;
 }
 
+/** The log, whose level may change while the bridge runs. */
+export interface BridgeLog extends Log {
+  level: string;
+  child(facts: object): Log;
+}
+
+/** How long a change of the map waits for writes that are on the wire. */
+const SETTLE_WITHIN = 3000;
+
 /** A running bridge: the drivers, what they found, and the doors for clients. */
 export class Bridge {
-  private readonly config: Config;
-  private readonly log: Logger;
-  private readonly drivers: readonly Driver[];
-  private readonly publishers: readonly Publisher[];
+  private config: Config;
+  private readonly options: BridgeOptions;
+  private readonly log: BridgeLog;
+  private readonly drivers = new Map<string, Driver>();
+  /** Each with the connection that it goes through. */
+  private readonly publishers: (Publisher & { readonly connection: string })[] = [];
   private readonly live: LiveValues;
   private readonly history: History;
   private readonly notices = new Notices();
   private readonly subscriptions: Subscriptions;
-  private readonly audit: AuditLog | undefined;
+  private audit: AuditLog | undefined;
   private readonly control: Control;
   private readonly parts: {
     readonly catalogue: Catalogue;
     readonly field: Field;
-    readonly log: Logger;
+    readonly log: Log;
     readonly notices: Notices;
     readonly states: SealedStates;
+    readonly tally: Tally;
     readonly trace?: Trace;
   };
   private door: Promise<ControlDoor | undefined> | undefined;
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
+  private isRunning = false;
 
   private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined, trace: Trace | undefined) {
     const { log } = options;
     this.config = config;
+    this.options = options;
     this.log = log;
     this.audit = audit;
     this.live = new LiveValues(config.plant);
     this.history = new History(config.history.keep, config.history.maxSamples);
-    const visiting = options.visiting === true;
-    const drivers = config.connections.flatMap(connection => {
-      const devices = config.devices.filter(device => device.connection === connection.name);
-      const Kind = DRIVERS[connection.type];
-      const isUsed = devices.length > 0 || (!visiting && config.availability.has(connection.name));
-      const publishes = !visiting && config.publish.some(spec => spec.connection === connection.name);
-      if (Kind === undefined || !(isUsed || publishes)) return [];
-      const context = {
-        connection,
-        devices,
-        visiting,
-        log: this.tellingLog(connection.name),
-        learn: (device: string, points: readonly Point[]) => this.learn(device, points),
-      };
-      return [[connection.name, new Kind(context)] as const];
-    });
-    this.drivers = drivers.map(([, driver]) => driver);
-    this.publishers = visiting ? [] : this.makePublishers(new Map(drivers));
-    const field = new Field(config.plant, this.live, new Map(drivers));
-    const control = new Control(field, { ...config.safety, readOnly: options.readOnly }, audit, log);
+    for (const { name } of config.connections) this.makeConnection(name);
+    const field = new Field(config.plant, this.live, this.drivers);
+    const control = new Control(field, this.safetySettings, audit, log);
     this.control = control;
-    const identity = {
-      name: config.bridge.name,
-      version: options.version,
-      ...(config.bridge.description !== undefined && { description: config.bridge.description }),
-    };
     this.subscriptions = new Subscriptions(field, this.live, config.bridge.notifyInterval);
+    const sources = { field, control, publishers: this.publishers, history: this.history };
     this.parts = {
-      catalogue: new Catalogue(identity, { field, control, publishers: this.publishers, history: this.history }, randomUUID()),
+      catalogue: new Catalogue(this.identity, sources, randomUUID()),
       field,
       log,
       notices: this.notices,
       states: new SealedStates(config.safety.confirmTimeout),
+      tally: new Tally(),
       ...(trace !== undefined && { trace }),
     };
   }
 
   /** @throws AuditError where writes are enabled and can not be recorded */
   static async create(config: Config, options: BridgeOptions): Promise<Bridge> {
-    const audit =
-      config.safety.writes !== 'disabled' && !options.readOnly
-        ? await AuditLog.open(config.safety.audit, options.log.child({ audit: config.safety.audit.path }))
-        : undefined;
+    const audit = await openAudit(config, options);
     const trace = options.trace === undefined ? undefined : await Trace.open(options.trace);
     const bridge = new Bridge(config, options, audit, trace);
     await Promise.all([bridge.control.takeUp(), ...bridge.publishers.map(publisher => publisher.open())]);
@@ -132,16 +132,112 @@ export class Bridge {
       this.history.append(sample);
       for (const publisher of this.publishers) publisher.changed(sample);
     });
-    for (const driver of this.drivers) driver.start(samples => this.live.update(samples));
+    this.isRunning = true;
+    for (const driver of this.drivers.values()) this.startDriver(driver);
     if (this.audit === undefined) return;
     this.control.start();
     this.door = ControlDoor.open(this.config.safety.door, this.control, this.log);
   }
 
+  /**
+   * Takes up another map while everything runs: what is said in the same words goes on untouched.
+   *
+   * @throws ReloadError, AuditError: nothing was changed
+   */
+  async reload(next: Config): Promise<void> {
+    const old = this.config;
+    const { config, fates: said, changed } = takeOver(old, next);
+    // A driver that can not exchange its devices is made anew.
+    const fates = new Map(
+      [...said].map(([name, fate]) => [name, fate === 'changed' && this.drivers.get(name)?.exchange === undefined ? 'replaced' : fate]),
+    );
+    const of = (fate: Fate): string[] => [...fates].filter(([, one]) => one === fate).map(([name]) => name);
+    const owed = [...changed].map(({ name }) => name).filter(name => this.control.duties.owed.has(name));
+    if (owed.length > 0)
+      throw new ReloadError(
+        `${owed.join(', ')} can not change now: the bridge owes the end of a pulse or the safe value of a lease; try again when that is done`,
+      );
+    this.audit ??= await openAudit(config, this.options);
+    await this.control.settle(SETTLE_WITHIN);
+    await Promise.all(of('replaced').map(name => this.drivers.get(name)?.stop()));
+    // From one map to the other without a moment between them: no call sees half of each.
+    this.config = config;
+    this.log.level = config.log.level;
+    for (const name of of('replaced')) {
+      this.forgetConnection(name);
+      this.makeConnection(name);
+    }
+    for (const { name } of changed) this.history.forget(name);
+    this.history.resize(config.history.keep, config.history.maxSamples);
+    this.parts.field.become(config.plant, this.drivers);
+    await this.control.become(this.safetySettings, this.audit);
+    for (const name of of('changed')) await this.drivers.get(name)?.exchange?.(this.devicesOf(name));
+    if (this.audit !== undefined) this.door ??= ControlDoor.open(config.safety.door, this.control, this.log);
+    this.parts.states.lifetime = config.safety.confirmTimeout;
+    this.subscriptions.tellEvery(config.bridge.notifyInterval);
+    const lists = this.parts.catalogue.become(this.identity);
+    await this.http?.listener.use(config.http);
+    this.http?.mcp.allow(config.http.limits);
+    const sameServer = isDeepStrictEqual(old.http.jwt, config.http.jwt);
+    this.http?.mcp.revoke(({ name, role }) => this.isKnown(name, role, sameServer));
+    const isNew = (name: string): boolean => fates.get(name) === 'replaced';
+    await Promise.all(this.publishers.filter(({ connection }) => isNew(connection)).map(publisher => publisher.open()));
+    for (const [name, driver] of this.drivers) if (isNew(name)) this.startDriver(driver);
+    for (const [list, roles] of lists) if (roles.size > 0) this.subscriptions.listChanged(list, roles);
+    const count = (fate: Fate): string => `${of(fate).length} ${fate}`;
+    this.log.info(
+      { connections: Object.fromEntries(fates), points: changed.size },
+      `the map was taken up: of the connections ${count('kept')}, ${count('changed')}, ${count('replaced')}`,
+    );
+  }
+
+  /** Resolves when every device was asked a first time, or could not be, or when the time is up. */
+  async firstPolls(within: number): Promise<void> {
+    const deadline = performance.now() + within;
+    while ([...this.drivers.values()].some(driver => !driver.hasTried) && performance.now() < deadline)
+      await new Promise(resolve => setTimeout(resolve, 20));
+  }
+
+  /** Milliseconds for which the polling of some device has hung. */
+  stalledFor(now = performance.now()): number {
+    return Math.max(0, ...[...this.drivers.values()].map(driver => driver.stalledFor(now)));
+  }
+
+  /** Every file that the map was read from. */
+  get files(): readonly string[] {
+    return this.config.files;
+  }
+
+  /** How the bridge is, in one line. */
+  get statusLine(): string {
+    const { bridge, connections } = this.status;
+    const { sessions, streams } = this.clients;
+    const away = connections.filter(({ state }) => state !== 'connected' && state !== 'idle').map(({ name, state }) => `${name} ${state}`);
+    const requests = connections.reduce((sum, one) => sum + one.requests_per_second, 0);
+    const wires = away.length === 0 ? `${connections.length} connections up` : away.join(', ');
+    return `${bridge.points.good} of ${bridge.points.total} points good; ${wires}; ${requests.toFixed(1)} requests/s; ${sessions} sessions, ${streams} streams; writes ${bridge.writes}`;
+  }
+
+  /** How the bridge is. */
+  get status(): BridgeStatus {
+    return bridgeStatus(this.identity, { field: this.parts.field, control: this.control, publishers: this.publishers });
+  }
+
   /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
   async listen(): Promise<string> {
     const mcp = new McpHttp(this.parts, this.subscriptions, this.config.http.limits);
-    const listener = new HttpListener(this.config.http, mcp, this.control, this.log);
+    const answers = new Counts();
+    const metrics = new Metrics({
+      status: () => this.status,
+      roundTrips: () =>
+        [...this.drivers].flatMap(([name, { roundTrips }]) => (roundTrips === undefined ? [] : [[name, roundTrips] as const])),
+      clients: () => this.clients,
+      ...this.parts.tally,
+      writes: this.control.counts,
+      answers,
+    });
+    const behind = { mcp, keeper: this.control, status: () => this.status, metrics, log: this.log, answers };
+    const listener = new HttpListener(this.config.http, behind);
     this.http = { listener, mcp };
     const endpoint = await listener.start();
     this.log.info({ endpoint }, `serving MCP at ${endpoint}`);
@@ -190,35 +286,86 @@ export class Bridge {
     };
   }
 
-  /** What goes to brokers shares the session of its connection with what comes from there. */
-  private makePublishers(drivers: ReadonlyMap<string, Driver>): Publisher[] {
+  private get identity(): BridgeIdentity {
+    const { name, description } = this.config.bridge;
+    return { name, version: this.options.version, ...(description !== undefined && { description }) };
+  }
+
+  private get safetySettings(): SafetySettings {
+    return { ...this.config.safety, readOnly: this.options.readOnly };
+  }
+
+  /** Whether the map still knows a caller by this name, with this role. @param sameServer other callers come from where they came from */
+  private isKnown(name: string, role: Role, sameServer: boolean): boolean {
+    const { http } = this.config;
+    const entry = [...http.tokens, ...http.certificates].find(one => one.name === name);
+    if (entry !== undefined) return entry.role === role && !entry.approves;
+    // Names of the map have no @.
+    if (name.includes('@')) return sameServer && http.jwt !== undefined;
+    return name === ANYBODY
+      ? !hasAuthentication(http)
+      : http.certificates.length === 0 && http.tokens.length === 0 && name.startsWith(BY_CERTIFICATE);
+  }
+
+  private startDriver(driver: Driver): void {
+    if (this.isRunning) driver.start(samples => this.live.update(samples));
+  }
+
+  /** The driver of a connection that somebody uses, and what is published through it: both share one session. */
+  private makeConnection(name: string): void {
+    const { config } = this;
+    const connection = config.connections.find(one => one.name === name);
+    const Kind = DRIVERS[connection?.type ?? ''];
+    if (connection === undefined || Kind === undefined) return;
+    const visiting = this.options.visiting === true;
+    const devices = this.devicesOf(name);
+    const isUsed = devices.length > 0 || (!visiting && config.availability.has(name));
+    const publishes = !visiting && config.publish.some(spec => spec.connection === name);
+    if (!(isUsed || publishes)) return;
+    const driver = new Kind({
+      connection,
+      devices,
+      visiting,
+      log: this.tellingLog(name),
+      learn: (device: string, points: readonly Point[]) => this.learn(device, points),
+    });
+    this.drivers.set(name, driver);
+    if (driver instanceof MqttDriver && !visiting) this.makePublishers(name, driver);
+  }
+
+  private makePublishers(connection: string, { session }: MqttDriver): void {
     const { config, live, log } = this;
-    for (const [name, availability] of config.availability) {
-      const driver = drivers.get(name);
-      if (driver instanceof MqttDriver) announce(driver.session, availability);
-    }
-    return config.publish.flatMap(spec => {
-      const driver = drivers.get(spec.connection);
-      if (!(driver instanceof MqttDriver)) return [];
+    const availability = config.availability.get(connection);
+    if (availability !== undefined) announce(session, availability);
+    for (const spec of config.publish.filter(one => one.connection === connection)) {
       const context = {
         bridge: config.bridge.name,
         log: log.child({ publish: spec.name }),
         current: () =>
-          [...config.plant.points.values()]
+          [...this.config.plant.points.values()]
             .filter(spec.includes)
             .map(point => live.get(point))
             .filter(sample => sample.reason !== 'initialising'),
       };
-      return spec.format === 'json'
-        ? new JsonPublisher(spec, driver.session, context)
-        : new SparkplugPublisher(spec, driver.session, context);
-    });
+      const publisher = spec.format === 'json' ? new JsonPublisher(spec, session, context) : new SparkplugPublisher(spec, session, context);
+      this.publishers.push(Object.assign(publisher, { connection }));
+    }
+  }
+
+  private forgetConnection(name: string): void {
+    this.drivers.delete(name);
+    const others = this.publishers.filter(({ connection }) => connection !== name);
+    this.publishers.splice(0, this.publishers.length, ...others);
+  }
+
+  private devicesOf(connection: string): readonly DeviceEntry[] {
+    return this.config.devices.filter(device => device.connection === connection);
   }
 
   private learn(device: string, points: readonly Point[]): void {
     this.config.plant.learn(device, points);
     for (const point of points) this.live.add(point);
-    this.subscriptions.listChanged();
+    this.subscriptions.listChanged('resources', ROLES);
   }
 
   onChange(listener: (sample: Sample) => void): void {
@@ -231,11 +378,16 @@ export class Bridge {
     this.subscriptions.stop();
     await (await this.door)?.close();
     await this.control.stop();
-    await Promise.all(this.drivers.map(driver => driver.stop()));
+    await Promise.all([...this.drivers.values()].map(driver => driver.stop()));
     await this.http?.mcp.close();
     await this.http?.listener.stop();
     this.live.stop();
     await this.audit?.close();
     await this.parts.trace?.close();
   }
+}
+
+/** @returns undefined where nothing can be written. @throws AuditError */
+async function openAudit({ safety }: Config, { readOnly, log }: BridgeOptions): Promise<AuditLog | undefined> {
+  return safety.writes === 'disabled' || readOnly ? undefined : await AuditLog.open(safety.audit, log.child({ audit: safety.audit.path }));
 }

@@ -5,6 +5,7 @@ import type { VerifyOptions } from './cli/audit.ts';
 import type { ClientConfigOptions } from './cli/client-config.ts';
 import type { DecisionOptions } from './cli/door.ts';
 import type { MoreFiles, WriteOptions } from './cli/points.ts';
+import type { RunOptions } from './cli/run.ts';
 import type { RawScanOptions } from './cli/scan.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { TokenOptions } from './cli/token.ts';
@@ -39,8 +40,9 @@ program
   .description('poll, and serve MCP over HTTP')
   .argument('<config...>', CONFIG)
   .option('--read-only', 'write nothing, whatever the configuration says')
+  .option('--watch', 'take up the configuration again when a file of it changes, as SIGHUP does')
   .option(...TRACE)
-  .action(async (files: string[], options: StartOptions) => (await import('./cli/run.ts')).run(files, options));
+  .action(async (files: string[], options: RunOptions) => (await import('./cli/run.ts')).run(files, options));
 program
   .command('stdio')
   .description('serve one MCP client on standard input and output')

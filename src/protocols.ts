@@ -11,11 +11,10 @@ import type { JsonSchema } from './model/json-schema.ts';
  */
 const PROTOCOLS = [modbusProtocol, mqttProtocol];
 
+/** The grammar of a map. */
+export const GRAMMAR: JsonSchema = configSchema(PROTOCOLS);
+
 /** @throws ConfigError */
 export function readConfig(files: readonly string[]): Config {
-  return loadConfig(files, PROTOCOLS);
-}
-
-export function grammar(): JsonSchema {
-  return configSchema(PROTOCOLS);
+  return loadConfig(files, PROTOCOLS, GRAMMAR);
 }

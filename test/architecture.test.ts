@@ -13,7 +13,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['control', 'northbound'],
   ['mcp'],
   ['http'],
-  ['protocols.ts'],
+  ['protocols.ts', 'reload.ts'],
   ['bridge.ts'],
   ['cli'],
   ['main.ts'],
@@ -29,6 +29,9 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
   yaml: ['config'],
   '@marcbachmann/cel-js': ['expression'],
   commander: ['main.ts'],
+  jose: ['http'],
+  'prom-client': ['http'],
+  'node-unix-socket': ['cli'],
 };
 
 interface Import {

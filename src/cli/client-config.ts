@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { endpointOf } from '../model/access.ts';
 import { nearest } from '../model/text.ts';
 import { clientSnippets, type Snippet } from './client-snippets.ts';
 import { readConfigAloud } from './config.ts';
@@ -12,12 +13,11 @@ export interface ClientConfigOptions {
 /** Prints what to paste into each known client, for a bridge with this map. Opens no connection. */
 export function clientConfig(files: readonly string[], { client, transport }: ClientConfigOptions): void {
   const { http } = readConfigAloud(files);
-  const host = http.host.includes(':') ? `[${http.host}]` : http.host;
   const main = fileURLToPath(new URL('../main.js', import.meta.url));
-  // A client that is no shell knows neither its PATH nor its folder.
-  const endpoint = `http://${host}:${http.port}${http.path}`;
+  const endpoint = endpointOf(http);
   const all = clientSnippets({
     endpoint,
+    // A client that is no shell knows neither its PATH nor its folder.
     program: [process.execPath, main],
     files: files.map(file => resolve(file)),
   });

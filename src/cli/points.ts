@@ -26,7 +26,7 @@ export interface MoreFiles {
 
 /** Reads points once, now, without polling anything else. Ends with 1 where one of them is bad. */
 export async function read(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
-  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
+  const { bridge } = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
   const points = known(bridge.find(names));
   const samples = await bridge.readNow(points);
   process.stdout.write(table(samples.map(row)));
@@ -36,7 +36,7 @@ export async function read(file: string, names: readonly string[], { config = []
 
 /** Polls, and prints a line for each change of these points until it is stopped. */
 export async function watch(file: string, names: readonly string[], { config = [] }: MoreFiles): Promise<void> {
-  const bridge = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
+  const { bridge } = await createBridge([file, ...config], { readOnly: true, quiet: true, visiting: true });
   const points = new Set<Point>(known(bridge.find(names)));
   const told = askedToEnd();
   bridge.onChange(sample => {
@@ -77,7 +77,7 @@ export async function write(file: string, name: string, text: string, options: W
 
 /** With a bridge of its own, for this one write. */
 async function writeAlone(files: readonly string[], name: string, text: string, by: string, options: WriteOptions): Promise<WriteOutcome> {
-  const bridge = await createBridge(files, { quiet: true, visiting: true });
+  const { bridge } = await createBridge(files, { quiet: true, visiting: true });
   try {
     const [point] = known(bridge.find([name]));
     if (point === undefined) throw new NotDone(`there is no point ${name}`);

@@ -1,4 +1,4 @@
-import type { Bridge } from '../bridge.ts';
+import type { Bridge, BridgeLog } from '../bridge.ts';
 import { readConfigAloud } from './config.ts';
 import { packageVersion } from './version.ts';
 
@@ -13,16 +13,21 @@ export interface StartOptions {
 }
 
 /** A bridge as the files describe it, not started yet. A mistaken file ends this before anything else is loaded. */
-export async function createBridge(files: readonly string[], options: StartOptions): Promise<Bridge> {
+export async function createBridge(
+  files: readonly string[],
+  options: StartOptions,
+): Promise<{ readonly bridge: Bridge; readonly log: BridgeLog }> {
   const config = readConfigAloud(files);
   const [{ Bridge }, { createLog }] = await Promise.all([import('../bridge.ts'), import('./log.ts')]);
-  return await Bridge.create(config, {
+  const log = createLog(options.quiet === true ? 'warn' : config.log.level);
+  const bridge = await Bridge.create(config, {
     version: packageVersion(),
     readOnly: options.readOnly === true,
     visiting: options.visiting === true,
     ...(options.trace !== undefined && { trace: options.trace }),
-    log: createLog(options.quiet === true ? 'warn' : config.log.level),
+    log,
   });
+  return { bridge, log };
 }
 
 /** Resolves when the process is asked to end. */

@@ -1,7 +1,8 @@
+import type { HttpSettings } from '../model/access.ts';
 import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
 import type { Problem } from '../model/errors.ts';
-import type { HttpLimits } from '../model/limits.ts';
 import type { Plant } from '../model/plant.ts';
+import type { RawMap } from '../model/protocol.ts';
 import type { Availability, PublishSpec } from '../model/publish.ts';
 import type { Role } from '../model/role.ts';
 
@@ -28,18 +29,14 @@ export interface Config {
     /** The file of the record, that of its key where the map names one, and the bytes at which a new one is begun. */
     readonly audit: { readonly path: string; readonly key?: string; readonly rotate: number };
   };
-  readonly http: {
-    readonly host: string;
-    readonly port: number;
-    readonly path: string;
-    readonly allowedHosts: readonly string[];
-    readonly allowedOrigins: readonly string[];
-    readonly limits: HttpLimits;
-    readonly tokens: readonly { readonly name: string; readonly role: Role; readonly sha256: string; readonly approves: boolean }[];
-  };
+  readonly http: HttpSettings;
   readonly stdio: { readonly role: Role };
   /** Milliseconds and samples; 0 turns it off. */
   readonly history: { readonly keep: number; readonly maxSamples: number };
   readonly log: { readonly level: string };
+  /** The whole map as it was checked, templates and secrets in place: what it says can be compared with a later one. */
+  readonly raw: RawMap;
+  /** Every file that was read for it. */
+  readonly files: readonly string[];
   readonly warnings: readonly Problem[];
 }

@@ -27,16 +27,13 @@ function translate(value: unknown, isProperty = false): unknown {
   if (Array.isArray(value)) return value.map(item => translate(item));
   if (typeof value !== 'object' || value === null) return value;
   const node = value as Plain;
-  if (node.notSupportedYet === true) return { description: `${String(node.description)} (not supported yet)`, not: {} };
   const result: Plain = {};
   for (const [key, item] of Object.entries(node)) {
-    if (key === 'expected' || key === 'fileContent' || key === 'notSupportedYet' || key === 'exactlyOne' || key === 'orInWrite') continue;
+    if (key === 'expected' || key === 'fileContent' || key === 'exactlyOne' || key === 'orInWrite') continue;
     if (key === 'properties')
       result[key] = Object.fromEntries(Object.entries(item as Plain).map(([name, one]) => [name, translate(one, true)]));
     else result[key] = translate(item);
   }
-  const reserved = Array.isArray(node.notSupportedYet) ? (node.notSupportedYet as string[]) : [];
-  if (reserved.length > 0 && Array.isArray(node.enum)) result.enum = node.enum.filter(one => !reserved.includes(String(one)));
   if (typeof node.expected === 'string') result.description = [node.description, `Expected: ${node.expected}`].filter(Boolean).join('. ');
   if (Array.isArray(node.exactlyOne)) {
     const one = node.exactlyOne.map(key => ({ required: [key] }));

@@ -2,16 +2,16 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseDuration } from '../model/duration.ts';
 import { ConfigError, type Problem } from '../model/errors.ts';
-import { DEFAULT_LIMITS, type HttpLimits } from '../model/limits.ts';
+import type { JsonSchema } from '../model/json-schema.ts';
 import { type Device, Plant } from '../model/plant.ts';
 import { type ConfigPath, mapOf, type Protocol, type RawMap } from '../model/protocol.ts';
 import type { Role } from '../model/role.ts';
 import { parseSize } from '../model/size.ts';
 import type { Config } from './config.ts';
 import { reportForeignKeys } from './foreign.ts';
+import { compileHttp } from './http.ts';
 import { availabilityOf, compilePublish } from './publish.ts';
-import { configSchema } from './schema.ts';
-import { resolveSecrets } from './secrets.ts';
+import { type Resolved, resolveSecrets } from './secrets.ts';
 import { Sources, showPath } from './source.ts';
 import { expandTemplates } from './templates.ts';
 import { compileTools, didYouMean } from './tools.ts';
@@ -26,9 +26,10 @@ type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
 /**
  * Reads, merges and checks the files of a configuration and compiles its plant. Opens no connection.
  *
+ * @param grammar the schema that these protocols make
  * @throws ConfigError with every mistake that was found, in the order of the files' lines
  */
-export function loadConfig(files: readonly string[], protocols: readonly Protocol[]): Config {
+export function loadConfig(files: readonly string[], protocols: readonly Protocol[], grammar: JsonSchema): Config {
   const problems: Problem[] = [];
   const warnings: Problem[] = [];
   const sources = Sources.read(files, problems);
@@ -36,17 +37,23 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
 
   const report: Report = (path, message, at) => void problems.push(sources.problem(path, message, at));
   const warn: Report = (path, message, at) => void warnings.push(sources.problem(path, message, at));
-  const resolved = resolveSecrets(sources.value, path => sources.folderOf(path), report);
+  const resolved = resolveSecrets(sources.value, sources, report, warn);
   const { secret } = resolved;
-  const value = expandTemplates(resolved.value, path => sources.folderOf(path), report);
-  for (const mistake of validate(configSchema(protocols), value, secret)) report(mistake.path, mistake.message, mistake.at);
+  const read = new Set([...files.map(file => resolve(file)), ...resolved.files]);
+  const value = expandTemplates(
+    resolved.value,
+    path => sources.folderOf(path),
+    report,
+    file => read.add(file),
+  );
+  for (const mistake of validate(grammar, value, secret)) report(mistake.path, mistake.message, mistake.at);
 
   // What is well-formed is cross-checked even where something else is not: all mistakes at once.
   const broken = new Set(problems.map(problem => problem.path));
   const raw = pruned(value, [], path => broken.has(showPath(path)));
-  const config = assemble(raw, value, sources, protocols, report, warn);
+  const config = assemble(raw, value, sources, resolved, protocols, report, warn);
   if (problems.length > 0) throw new ConfigError(inOrder(problems));
-  return { ...config, warnings };
+  return { ...config, raw: mapOf(value), files: [...read], warnings };
 }
 
 function inOrder(problems: readonly Problem[]): Problem[] {
@@ -72,17 +79,15 @@ function pruned(value: unknown, path: ConfigPath, isBroken: (path: ConfigPath) =
   return Object.fromEntries(entries.filter(([, item]) => item !== undefined));
 }
 
-const listOf = (value: unknown): readonly string[] =>
-  Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
-
 function assemble(
   value: unknown,
   whole: unknown,
   sources: Sources,
+  resolved: Resolved,
   protocols: readonly Protocol[],
   report: Report,
   warn: Report,
-): Omit<Config, 'warnings'> {
+): Omit<Config, 'warnings' | 'raw' | 'files'> {
   const raw = mapOf(value);
   const given = mapOf(whole);
   const bridge = mapOf(raw.bridge);
@@ -148,7 +153,7 @@ function assemble(
         rotate: parseSize(safety.audit_rotate ?? '50MB') ?? 0,
       },
     },
-    http: compileHttp(mapOf(raw.http), report),
+    http: compileHttp(mapOf(raw.http), path => resolved.fileOf(path), report, warn),
     stdio: { role: (mapOf(raw.stdio).role ?? 'viewer') as Role },
     history: compileHistory(raw.history),
     log: { level: String(mapOf(raw.log).level ?? 'info') },
@@ -238,52 +243,4 @@ function compileHistory(raw: unknown): Config['history'] {
 function compileHeartbeat(raw: unknown): Pick<Config['safety'], 'heartbeat'> {
   const { point, interval } = mapOf(raw);
   return typeof point === 'string' ? { heartbeat: { point, interval: parseDuration(interval ?? '1s') ?? 1000 } } : {};
-}
-
-function compileHttp(raw: RawMap, report: Report): Config['http'] {
-  const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(String(raw.listen ?? '127.0.0.1:8502')) ?? [];
-  const host = bracketed ?? plain ?? '127.0.0.1';
-  const port = Number(portText ?? 8502);
-  if (port > 65535) report(['http', 'listen'], `a port is at most 65535; got ${port}`);
-  if (!isLoopback(host)) {
-    report(
-      ['http', 'listen'],
-      `${host} can be reached from other machines, which needs authentication and TLS, and TLS is not supported yet; listen on a loopback address such as 127.0.0.1:${port}`,
-    );
-  }
-  return {
-    host,
-    port,
-    path: String(raw.path ?? '/mcp'),
-    allowedHosts: listOf(raw.allowed_hosts),
-    allowedOrigins: listOf(raw.allowed_origins),
-    limits: compileLimits(mapOf(raw.limits)),
-    tokens: compileTokens(mapOf(raw.auth).tokens, report),
-  };
-}
-
-function compileTokens(raw: unknown, report: Report): Config['http']['tokens'] {
-  const names = new Set<string>();
-  return (Array.isArray(raw) ? raw : []).map((entry, i) => {
-    const { name, role, sha256, approves } = mapOf(entry);
-    if (names.has(String(name))) report(['http', 'auth', 'tokens', i, 'name'], `${String(name)} is the name of another token already`);
-    names.add(String(name));
-    return { name: String(name), role: role as Role, sha256: String(sha256), approves: approves === true };
-  });
-}
-
-function compileLimits(raw: RawMap): HttpLimits {
-  const count = (value: unknown, byDefault: number): number => (value === undefined ? byDefault : Number(value));
-  return {
-    body: parseSize(raw.body) ?? DEFAULT_LIMITS.body,
-    connections: count(raw.connections, DEFAULT_LIMITS.connections),
-    sessions: count(raw.sessions, DEFAULT_LIMITS.sessions),
-    streams: count(raw.streams, DEFAULT_LIMITS.streams),
-    urisPerStream: count(raw.uris_per_stream, DEFAULT_LIMITS.urisPerStream),
-    unsent: parseSize(raw.unsent) ?? DEFAULT_LIMITS.unsent,
-  };
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }

@@ -1,8 +1,7 @@
-import { duration, type JsonSchema, later, object } from '../model/json-schema.ts';
-import { DEFAULT_LIMITS } from '../model/limits.ts';
+import { duration, type JsonSchema, object, size } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
-import { SIZE_PATTERN } from '../model/size.ts';
+import { http } from './http.ts';
 import { publication } from './publish.ts';
 
 const NAME = {
@@ -37,22 +36,6 @@ const tool: JsonSchema = object(
   { exactlyOne: TOOL_VERBS },
 );
 
-const size = (description: string, byDefault: string): JsonSchema => ({
-  type: 'string',
-  pattern: SIZE_PATTERN,
-  expected: 'a size such as 64kB or 1MB',
-  default: byDefault,
-  description,
-});
-
-const count = (description: string, byDefault: number): JsonSchema => ({
-  type: 'integer',
-  minimum: 1,
-  maximum: 100_000,
-  default: byDefault,
-  description,
-});
-
 const safety = object({
   writes: {
     enum: ['disabled', 'simulated', 'enabled'],
@@ -79,79 +62,6 @@ const safety = object({
     description: 'The file of the key that seals its records: 64 hexadecimal digits. Made beside the audit file where there is none',
   },
   audit_rotate: size('Size at which a new audit file is begun; the old ones stay', '50MB'),
-});
-
-const http = object({
-  listen: {
-    type: 'string',
-    pattern: '^(\\[[0-9a-fA-F:.]+\\]|[^:\\s\\[\\]]+):\\d{1,5}$',
-    expected: 'an address and a port such as 127.0.0.1:8502',
-    description: 'Address and port; without authentication only a loopback address is accepted',
-  },
-  path: {
-    type: 'string',
-    pattern: '^/[A-Za-z0-9._~/-]*$',
-    expected: 'a path such as /mcp',
-    default: '/mcp',
-    description: 'The path of the MCP endpoint',
-  },
-  allowed_hosts: { type: 'array', items: { type: 'string' }, description: 'Host names that a request may name besides the loopback ones' },
-  allowed_origins: {
-    type: 'array',
-    items: { type: 'string' },
-    description: 'Host names of web pages that may call the bridge from a browser',
-  },
-  limits: object(
-    {
-      body: size('Largest request', '64kB'),
-      connections: count('Most connections at a time', DEFAULT_LIMITS.connections),
-      sessions: count('Most sessions of clients older than 2026-07-28', DEFAULT_LIMITS.sessions),
-      streams: count('Most streams of notifications at a time', DEFAULT_LIMITS.streams),
-      uris_per_stream: count('Most resources that one connection subscribes to', DEFAULT_LIMITS.urisPerStream),
-      unsent: size('Bytes that wait for a client that does not read; beyond it, it is cut', '1MB'),
-      streams_per_principal: later('Most streams of one caller'),
-      requests_per_second: later('Most requests of one caller in a second'),
-    },
-    [],
-    { description: 'Bounds on clients' },
-  ),
-  tls: later('Certificate and key of the listener'),
-  auth: object(
-    {
-      tokens: {
-        type: 'array',
-        minItems: 1,
-        items: object(
-          {
-            name: {
-              pattern: '^[a-z][a-z0-9-]*$',
-              maxLength: 48,
-              expected: 'a name of a-z, 0-9 and -',
-              description: 'Names the caller in the record',
-            },
-            role: { enum: [...ROLES], description: 'What it may do' },
-            sha256: {
-              type: 'string',
-              pattern: '^[0-9a-f]{64}$',
-              expected: 'a hash as `fieldbridge token` makes it',
-              description: 'Hash of the token',
-            },
-            approves: {
-              type: 'boolean',
-              default: false,
-              description: 'The token of a person, who decides about writes that wait, and opens no MCP',
-            },
-          },
-          ['name', 'role', 'sha256'],
-        ),
-        description: 'Bearer tokens, as `fieldbridge token` makes them; nobody calls without one then',
-      },
-      jwt: later('Tokens of an authorization server'),
-    },
-    [],
-    { description: 'Who may call the bridge' },
-  ),
-  insecure: later('Accepts a listener without protection'),
 });
 
 /** The grammar of a map, put together from the general part and what each protocol adds. */
@@ -333,7 +243,7 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
           description: 'The tools that the assistant sees besides the general ones',
         },
         safety: { ...safety, description: 'What keeps writes in bounds' },
-        http: { ...http, description: 'The Streamable HTTP listener' },
+        http,
         stdio: object({ role: { enum: [...ROLES], default: 'viewer', description: 'What a client on stdio may do' } }, [], {
           description: 'Clients on standard input and output',
         }),

@@ -14,6 +14,7 @@ const isPlain = (value: unknown): value is Plain => typeof value === 'object' &&
 
 interface Parsed {
   readonly name: string;
+  readonly path: string;
   readonly folder: string;
   readonly document: Document.Parsed;
   readonly lines: LineCounter;
@@ -48,6 +49,11 @@ export class Sources {
   /** The folder that relative paths in the value at this path start from. */
   folderOf(path: ConfigPath): string {
     return this.locate(path, 'value').file.folder;
+  }
+
+  /** The file that the value at this path stands in. */
+  fileOf(path: ConfigPath): string {
+    return this.locate(path, 'value').file.path;
   }
 
   private locate(path: ConfigPath, at: 'key' | 'value'): { file: Parsed; offset: number } {
@@ -92,7 +98,7 @@ function readOne(path: string, problems: Problem[]): Parsed {
     if (error instanceof RangeError) report(0, 'the file is nested too deeply');
     else report(firstAlias(document), 'aliases (*name) that refer to aliases expand to more than the bridge accepts');
   }
-  return { name, folder: dirname(resolve(path)), document, lines, value, readable };
+  return { name, path, folder: dirname(resolve(path)), document, lines, value, readable };
 }
 
 /** Duplicate and impossible keys, with the places of both; whole numbers that a double can not hold stay text. */

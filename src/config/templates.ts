@@ -23,13 +23,18 @@ function shippedFolder(): string {
  * Devices that `use` a template become what the template says, with what stands in the map on top of it: `use` may set
  * the unit id and the poll interval, and move all addresses by `base`.
  */
-export function expandTemplates(root: unknown, folderOf: (path: ConfigPath) => string, report: Report): unknown {
+export function expandTemplates(
+  root: unknown,
+  folderOf: (path: ConfigPath) => string,
+  report: Report,
+  noteFile: (file: string) => void,
+): unknown {
   if (!isPlain(root) || !isPlain(root.devices)) return root;
   const devices = Object.entries(root.devices).map(([name, device]) => {
     const use = isPlain(device) ? device.use : undefined;
     if (!isPlain(device) || !isPlain(use) || typeof use.template !== 'string') return [name, device] as const;
     const path = ['devices', name, 'use', 'template'];
-    const template = readTemplate(use.template, folderOf(path), message => report(path, message));
+    const template = readTemplate(use.template, folderOf(path), message => report(path, message), noteFile);
     if (template === undefined) return [name, { points: {}, ...device }] as const;
     const { unit_id, poll_interval, base } = use;
     const set = { ...(unit_id !== undefined && { unit_id }), ...(poll_interval !== undefined && { poll_interval }) };
@@ -38,10 +43,16 @@ export function expandTemplates(root: unknown, folderOf: (path: ConfigPath) => s
   return { ...root, devices: Object.fromEntries(devices) };
 }
 
-function readTemplate(name: string, folder: string, report: (message: string) => void): Plain | undefined {
+function readTemplate(
+  name: string,
+  folder: string,
+  report: (message: string) => void,
+  noteFile: (file: string) => void,
+): Plain | undefined {
   const shipped = shippedFolder();
   const isFile = name.endsWith('.yaml');
   const file = isFile ? resolve(folder, name) : join(shipped, `${basename(name)}.yaml`);
+  noteFile(file);
   try {
     const template: unknown = parse(readFileSync(file, 'utf8'), { version: '1.2', maxAliasCount: 0 });
     if (isPlain(template) && isPlain(template.device)) return template.device;

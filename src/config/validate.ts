@@ -1,4 +1,4 @@
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import type { JsonSchema } from '../model/json-schema.ts';
 import type { ConfigPath } from '../model/protocol.ts';
 import { escapeControls, nearest } from '../model/text.ts';
@@ -11,8 +11,19 @@ export interface Mistake {
   readonly at: 'key' | 'value';
 }
 
+/** Checks of grammars that were made already: making one takes longer than all that it checks. */
+const made = new WeakMap<JsonSchema, ValidateFunction>();
+
 /** Checks a map against the grammar and says each mistake in words, once. */
 export function validate(schema: JsonSchema, value: unknown, secret: (path: ConfigPath) => boolean): Mistake[] {
+  const check = made.get(schema) ?? compile(schema);
+  made.set(schema, check);
+  if (check(value)) return [];
+  const mistakes = (check.errors ?? []).flatMap(error => describe(error, secret));
+  return withoutEchoes(mistakes);
+}
+
+function compile(schema: JsonSchema): ValidateFunction {
   const ajv = new Ajv2020({
     allErrors: true,
     verbose: true,
@@ -23,11 +34,6 @@ export function validate(schema: JsonSchema, value: unknown, secret: (path: Conf
   });
   ajv.addKeyword({ keyword: 'expected', schemaType: 'string' });
   ajv.addKeyword({ keyword: 'fileContent', schemaType: 'boolean' });
-  ajv.addKeyword({
-    keyword: 'notSupportedYet',
-    schemaType: ['boolean', 'array'],
-    validate: (reserved: boolean | string[], data: unknown) => Array.isArray(reserved) && !reserved.includes(String(data)),
-  });
   ajv.addKeyword({
     keyword: 'exactlyOne',
     schemaType: 'array',
@@ -41,10 +47,7 @@ export function validate(schema: JsonSchema, value: unknown, secret: (path: Conf
     },
   });
   ajv.addKeyword({ keyword: 'orInWrite', schemaType: 'array' });
-  const check = ajv.compile(schema);
-  if (check(value)) return [];
-  const mistakes = (check.errors ?? []).flatMap(error => describe(error, secret));
-  return withoutEchoes(mistakes);
+  return ajv.compile(schema);
 }
 
 /** One value that fails several alternatives, or is refused as a whole, is one mistake. */
@@ -52,29 +55,9 @@ function withoutEchoes(mistakes: readonly Mistake[]): Mistake[] {
   const byPath = new Map<string, Mistake>();
   for (const mistake of mistakes) {
     const key = JSON.stringify(mistake.path);
-    const other = byPath.get(key);
-    if (other === undefined || (mistake.message.includes('not supported yet') && !other.message.includes('not supported yet')))
-      byPath.set(key, mistake);
+    if (!byPath.has(key)) byPath.set(key, mistake);
   }
-  const all = [...byPath.values()];
-  const reserved = all.filter(mistake => mistake.message.includes('not supported yet')).map(mistake => mistake.path);
-  // Whoever names a source that is reserved does not lack one.
-  const isLackOfReserved = ({ path, message }: Mistake): boolean =>
-    message.startsWith('exactly one of') &&
-    reserved.some(other => other.length === path.length + 1 && path.every((key, i) => other[i] === key));
-  // A connection of a kind that is not there yet is told so, and not blamed for each of its keys.
-  return all.filter(
-    mistake =>
-      !isLackOfReserved(mistake) &&
-      !reserved.some(
-        path =>
-          path.at(-1) === 'type' &&
-          path.length === 3 &&
-          mistake.path.length > 2 &&
-          path.slice(0, 2).every((key, i) => mistake.path[i] === key) &&
-          mistake.path.at(-1) !== 'type',
-      ),
-  );
+  return [...byPath.values()];
 }
 
 function describe(error: ErrorObject, secret: (path: ConfigPath) => boolean): Mistake[] {
@@ -98,8 +81,6 @@ function describe(error: ErrorObject, secret: (path: ConfigPath) => boolean): Mi
       const key = String(params.missingProperty);
       return [{ path: [...path, key], message: `${key} is missing`, at: 'key' }];
     }
-    case 'notSupportedYet':
-      return [{ path, message: Array.isArray(error.schema) ? `${got} is not supported yet` : 'not supported yet', at: 'key' }];
     case 'exactlyOne': {
       const keys = error.schema as string[];
       const present = keys.filter(key => key in (error.data as Plain));

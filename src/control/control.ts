@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Driver, type Log, NoReply } from '../drivers/driver.ts';
+import { Counts } from '../model/counts.ts';
 import { DAY } from '../model/duration.ts';
+import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
 import type { Sample } from '../model/sample.ts';
 import { type JsonValue, sameValue, toJson, type Value } from '../model/value.ts';
@@ -17,6 +19,7 @@ import type { Field } from './field.ts';
 import {
   checkExpected,
   checkPresent,
+  checkPresentMap,
   checkRate,
   checkRole,
   checkSwitches,
@@ -55,13 +58,15 @@ interface Progress {
  */
 export class Control {
   readonly duties: Duties;
+  /** Writes by what became of them. */
+  readonly counts = new Counts();
   private readonly field: Field;
-  private readonly settings: SafetySettings;
-  private readonly audit: AuditLog | undefined;
+  private settings: SafetySettings;
+  private audit: AuditLog | undefined;
   private readonly log: Log;
   private readonly rate: WriteRate;
   private readonly aftermath: Aftermath;
-  private readonly interlocks: ReadonlyMap<string, Interlock>;
+  private interlocks: ReadonlyMap<string, Interlock>;
   private readonly waiting: PendingWrites;
   private readonly lastOfPoint = new Map<string, Promise<unknown>>();
   private readonly remembered = new Map<string, { readonly asked: string; readonly outcome: Promise<WriteOutcome> }>();
@@ -78,18 +83,39 @@ export class Control {
     this.log = log;
     this.rate = new WriteRate(settings.maxWritesPerMinute);
     this.aftermath = new Aftermath(field);
-    this.interlocks = new Map(
-      [...field.plant.points.values()].flatMap(({ name, write }) =>
-        write?.interlock === undefined ? [] : [[name, Interlock.compile(write.interlock, field.plant)] as const],
-      ),
-    );
+    this.interlocks = interlocksOf(field.plant);
     this.waiting = new PendingWrites(settings.confirmTimeout, entry => void this.expire(entry));
     this.duties = new Duties(field, this.aftermath, record => this.record(record), log, settings.heartbeat);
+  }
+
+  /** Lets what goes to the wire now come to its end, a while. */
+  async settle(within: number): Promise<void> {
+    const patience = new Promise(resolve => setTimeout(resolve, within).unref());
+    await Promise.race([Promise.allSettled(this.running), patience]);
+  }
+
+  /** Rules of another map, for everything that has not gone to the wire. @param audit the record, where there was none before */
+  async become(settings: SafetySettings, audit: AuditLog | undefined): Promise<void> {
+    const wasWriting = this.isWriting;
+    if (settings.maxWritesPerMinute !== this.settings.maxWritesPerMinute) this.rate.allow(settings.maxWritesPerMinute);
+    this.settings = settings;
+    this.interlocks = interlocksOf(this.field.plant);
+    this.waiting.wait(settings.confirmTimeout);
+    if (this.audit === undefined && audit !== undefined) {
+      this.audit = audit;
+      await this.takeUp();
+    }
+    this.duties.beatFor(this.isWriting ? settings.heartbeat : undefined);
+    if (this.isWriting && !wasWriting) this.start();
   }
 
   /** Whether writes are switched on at all: what clients are shown depends on it. */
   get enabled(): boolean {
     return this.settings.writes !== 'disabled' && !this.settings.readOnly;
+  }
+
+  private get isWriting(): boolean {
+    return this.settings.writes === 'enabled' && !this.settings.readOnly;
   }
 
   get mode(): SafetySettings['writes'] {
@@ -116,7 +142,9 @@ export class Control {
 
   /** Does what earlier runs have left, and goes on doing what has to be done again and again. */
   start(): void {
-    if (this.settings.writes === 'enabled' && !this.settings.readOnly) this.duties.start(this.left);
+    if (!this.isWriting) return;
+    this.duties.start(this.left);
+    this.left = { pulses: [], leases: [] };
   }
 
   /** Begins nothing more, and lets what has begun come to its end and into the record. */
@@ -209,6 +237,7 @@ export class Control {
     try {
       checkSwitches(this.settings);
       checkWritable(request.point);
+      checkPresentMap(this.field.plant, request.point);
       await this.checkBelief(request, progress, signal);
       checkRole(request);
       if (request.toggle === undefined) progress.wanted = checkValue(request);
@@ -303,6 +332,7 @@ export class Control {
     } catch (error) {
       return await this.finish(request, progress, endingOf(error));
     }
+    this.counts.add(['pending']);
     const { id, until } = this.waiting.add(fixed, question, progress.auditId);
     this.log.info({ id, point: question.point.name }, `a write waits for a person: ${questionText(question)}`);
     return this.outcomeOf(request, progress, {
@@ -363,8 +393,9 @@ export class Control {
 
   private async carryOut(request: WriteRequest, progress: Progress, signal: AbortSignal): Promise<Ending> {
     const { point } = request;
-    const driver = this.field.driverOf(point);
     try {
+      checkPresentMap(this.field.plant, point);
+      const driver = this.field.driverOf(point);
       if (request.toggle === true) {
         const [sample] = await this.field.readNow([point], signal);
         if (sample !== undefined) progress.before = sample;
@@ -417,6 +448,7 @@ export class Control {
     progress.before = present;
     progress.wire = wire;
     checkSwitches(this.settings);
+    checkPresentMap(this.field.plant, request.point);
     if (request.toggle === true && present.quality !== 'bad' && sameValue(oppositeOf(present), wanted) === false) {
       throw new Refusal(
         'present_value',
@@ -476,6 +508,7 @@ export class Control {
 
   private async finish(request: WriteRequest, progress: Progress, ending: Ending): Promise<WriteOutcome> {
     const outcome = this.outcomeOf(request, progress, ending);
+    this.counts.add([ending.status]);
     if (ending.status === 'simulated' && this.settings.writes !== 'simulated') return outcome;
     const kind = progress.intended ? 'outcome' : ending.status === 'refused' ? 'refusal' : 'outcome';
     try {
@@ -519,6 +552,13 @@ export class Control {
     }
   }
 }
+
+const interlocksOf = (plant: Plant): ReadonlyMap<string, Interlock> =>
+  new Map(
+    [...plant.points.values()].flatMap(({ name, write }) =>
+      write?.interlock === undefined ? [] : [[name, Interlock.compile(write.interlock, plant)] as const],
+    ),
+  );
 
 const newProgress = (auditId: string = randomUUID()): Progress => ({
   auditId,

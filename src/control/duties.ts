@@ -32,9 +32,9 @@ export class Duties {
   private readonly aftermath: Aftermath;
   private readonly record: (record: AuditRecord) => Promise<void>;
   private readonly log: Log;
-  private readonly heartbeat: { readonly point: string; readonly interval: number } | undefined;
+  private heartbeat: { readonly point: string; readonly interval: number } | undefined;
   private readonly leases = new Map<string, { readonly timer: NodeJS.Timeout; readonly until: number }>();
-  private readonly releasing = new Set<Promise<unknown>>();
+  private readonly releasing = new Map<Promise<unknown>, Point>();
   private beat: NodeJS.Timeout | undefined;
   private isStopped = false;
   private isOver = false;
@@ -62,6 +62,11 @@ export class Duties {
     return [...this.leases].map(([point, { until }]) => ({ point, safe_value_at: new Date(until).toISOString() }));
   }
 
+  /** Points that the bridge owes a write: the end of a pulse, or the safe value of a lease. */
+  get owed(): ReadonlySet<string> {
+    return new Set([...this.leases.keys(), ...[...this.releasing.values()].map(({ name }) => name)]);
+  }
+
   /** Reads what an earlier run has written, and has not finished. */
   async takeUp(records: AsyncIterable<SealedRecord>, note: (point: string, wall: number) => void): Promise<Left> {
     const pulses = new Map<string, Point>();
@@ -82,9 +87,19 @@ export class Duties {
   }
 
   start({ pulses, leases }: Left): void {
-    for (const { point, auditId } of pulses) this.keep(this.recover(point, auditId));
+    for (const { point, auditId } of pulses) this.keep(point, this.recover(point, auditId));
     for (const { point, due } of leases) this.arm(point, Math.max(0, due - Date.now()));
-    if (this.heartbeat !== undefined) this.startHeartbeat(this.heartbeat);
+    this.beatFor(this.heartbeat);
+  }
+
+  /** A sign of life from now on; undefined: none. */
+  beatFor(heartbeat: { readonly point: string; readonly interval: number } | undefined): void {
+    const isSame = this.beat !== undefined && sameJson(this.heartbeat, heartbeat);
+    this.heartbeat = heartbeat;
+    if (isSame) return;
+    clearInterval(this.beat);
+    this.beat = undefined;
+    if (heartbeat !== undefined && !this.isStopped) this.startHeartbeat(heartbeat);
   }
 
   /** A write has ended: whoever may have moved a point with a lease has to renew it. */
@@ -108,7 +123,7 @@ export class Duties {
     // A long one is cut short by the end of the bridge.
     const over = Promise.race([new Promise<void>(resolve => setTimeout(resolve, left)), this.hurried]);
     const work = over.then(() => this.letGo(point, auditId));
-    this.keep(work);
+    this.keep(point, work);
     const isOff = await work;
     const seen = wasOn ? 'it was seen on' : 'it was not seen on';
     return {
@@ -130,15 +145,15 @@ export class Duties {
   /** Finishes what must not be left as it is. */
   async stop(): Promise<void> {
     const patience = new Promise(resolve => setTimeout(resolve, STOP_WITHIN).unref());
-    await Promise.race([Promise.all(this.releasing), patience]);
+    await Promise.race([Promise.all(this.releasing.keys()), patience]);
     this.isOver = true;
   }
 
-  private keep(work: Promise<unknown>): void {
+  private keep(point: Point, work: Promise<unknown>): void {
     const kept = work
       .catch(error => this.log.warn({ err: error }, 'a duty of the bridge failed'))
       .finally(() => this.releasing.delete(kept));
-    this.releasing.add(kept);
+    this.releasing.set(kept, point);
   }
 
   /** @returns whether the point was seen off */
@@ -205,7 +220,7 @@ export class Duties {
     this.disarm(point);
     const timer = setTimeout(() => {
       this.leases.delete(point.name);
-      this.keep(this.endLease(point));
+      this.keep(point, this.endLease(point));
     }, within);
     this.leases.set(point.name, { timer, until: Date.now() + within });
   }
@@ -230,12 +245,12 @@ export class Duties {
 
   /** A heartbeat is no news and is not recorded each time; that it stops is what the PLC looks for. */
   private startHeartbeat({ point: name, interval }: { readonly point: string; readonly interval: number }): void {
-    const point = this.field.plant.points.get(name);
-    if (point === undefined) return;
     let count = 0;
     let isBusy = false;
     let wasTold = false;
     const tick = async (): Promise<void> => {
+      const point = this.field.plant.points.get(name);
+      if (point === undefined) return;
       count = (count + 1) % HEARTBEAT_MODULUS;
       const value = point.value.kind === 'bool' ? count % 2 === 1 : count;
       try {

@@ -10,20 +10,28 @@ const FIRST_POLL_WITHIN = 3000;
 
 /** The plant as it is out there: which driver has which device, what is known of each point, and how to ask anew. */
 export class Field {
-  readonly plant: Plant;
   readonly live: LiveValues;
-  private readonly drivers: ReadonlyMap<string, Driver>;
+  private now: { readonly plant: Plant; readonly drivers: ReadonlyMap<string, Driver> };
 
   /** @param drivers by connection */
   constructor(plant: Plant, live: LiveValues, drivers: ReadonlyMap<string, Driver>) {
-    this.plant = plant;
+    this.now = { plant, drivers };
     this.live = live;
-    this.drivers = drivers;
+  }
+
+  /** Another map, of which much may be as it was. */
+  become(plant: Plant, drivers: ReadonlyMap<string, Driver>): void {
+    this.now = { plant, drivers };
+    this.live.become(plant);
+  }
+
+  get plant(): Plant {
+    return this.now.plant;
   }
 
   driverOf(point: Point): Driver {
     const connection = this.plant.devices.get(point.device)?.connection ?? '';
-    const driver = this.drivers.get(connection);
+    const driver = this.now.drivers.get(connection);
     if (driver === undefined) throw new Error(`no driver for ${point.name}`);
     return driver;
   }
@@ -63,6 +71,6 @@ export class Field {
   }
 
   get allDrivers(): Iterable<Driver> {
-    return this.drivers.values();
+    return this.now.drivers.values();
   }
 }

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { acceptValue, checkLimits } from '../model/accept.ts';
 import { showDuration } from '../model/duration.ts';
+import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
 import { mayActAs } from '../model/role.ts';
 import type { Sample } from '../model/sample.ts';
@@ -63,6 +64,12 @@ function lockText(file: string): string {
 /** Whether the map lets anybody write this point. @throws Refusal */
 export function checkWritable({ name, write }: Point): void {
   if (write === undefined) throw new Refusal('not_writable', `${name} is not writable: the map gives it no \`write\``);
+}
+
+/** What was asked, or approved, by the rules of an earlier map is not done by them. @throws Refusal */
+export function checkPresentMap(plant: Plant, point: Point): void {
+  if (plant.points.get(point.name) !== point)
+    throw new Refusal('map', `the map was changed meanwhile, and ${point.name} is not what it was: look at it, and ask again`);
 }
 
 /** Whether this asker may write this point. @throws Refusal */

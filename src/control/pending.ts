@@ -42,13 +42,18 @@ export class DecisionError extends Error {}
 export class PendingWrites {
   private readonly entries = new Map<string, Pending>();
   private readonly timers = new Set<NodeJS.Timeout>();
-  private readonly lifetime: number;
+  private lifetime: number;
   private readonly expired: (entry: Pending) => void;
 
   /** @param expired what is to be done about one that nobody decided in time */
   constructor(lifetime: number, expired: (entry: Pending) => void) {
     this.lifetime = lifetime;
     this.expired = expired;
+  }
+
+  /** From now on. @param lifetime milliseconds */
+  wait(lifetime: number): void {
+    this.lifetime = lifetime;
   }
 
   get isFull(): boolean {

@@ -1,3 +1,4 @@
+import { TokenBucket } from '../model/bucket.ts';
 import { DAY } from '../model/duration.ts';
 import type { WriteHistory } from './gates.ts';
 
@@ -6,15 +7,17 @@ const MOST_OF_DAY = 100_000;
 
 /** A token bucket for the whole bridge and the time of each point's last write. */
 export class WriteRate implements WriteHistory {
-  private readonly perMinute: number;
   private readonly last = new Map<string, number>();
   private readonly days = new Map<string, readonly number[]>();
-  private tokens: number;
-  private filledAt = performance.now();
+  private bucket: TokenBucket;
 
   constructor(perMinute: number) {
-    this.perMinute = perMinute;
-    this.tokens = perMinute;
+    this.bucket = new TokenBucket(perMinute, perMinute / 60_000);
+  }
+
+  /** From now on. */
+  allow(perMinute: number): void {
+    this.bucket = new TokenBucket(perMinute, perMinute / 60_000);
   }
 
   lastWrite(point: string): number | undefined {
@@ -22,8 +25,8 @@ export class WriteRate implements WriteHistory {
   }
 
   budget(): { left: number; wait: number } {
-    this.fill();
-    return { left: this.tokens, wait: this.tokens >= 1 ? 0 : ((1 - this.tokens) * 60_000) / this.perMinute };
+    const { left, wait } = this.bucket;
+    return { left, wait };
   }
 
   ofDay(point: string): { count: number; wait: number } {
@@ -35,8 +38,7 @@ export class WriteRate implements WriteHistory {
 
   /** A request goes to the wire now. */
   note(point: string): void {
-    this.fill();
-    this.tokens -= 1;
+    this.bucket.take();
     this.last.set(point, performance.now());
     this.recall(point, Date.now());
   }
@@ -44,11 +46,5 @@ export class WriteRate implements WriteHistory {
   /** A request went to the wire at that time, perhaps in an earlier run. Times come in order. */
   recall(point: string, wall: number): void {
     this.days.set(point, [...(this.days.get(point) ?? []), wall].slice(-MOST_OF_DAY));
-  }
-
-  private fill(): void {
-    const now = performance.now();
-    this.tokens = Math.min(this.perMinute, this.tokens + ((now - this.filledAt) * this.perMinute) / 60_000);
-    this.filledAt = now;
   }
 }

@@ -1,4 +1,5 @@
 import type { ConnectionConfig, DeviceEntry } from '../model/connection.ts';
+import type { Durations } from '../model/durations.ts';
 import type { Point } from '../model/point.ts';
 import type { Sample } from '../model/sample.ts';
 import type { Value } from '../model/value.ts';
@@ -65,6 +66,17 @@ export interface Driver {
    * @throws NoReply it was sent, and what became of it is not known
    */
   write(point: Point, value: Value, steps: WriteSteps, signal: AbortSignal): Promise<WriteReceipt | undefined>;
+  /**
+   * Other devices on the same connection, which stays: those that are the same objects go on. Drivers without it are made
+   * anew instead.
+   */
+  exchange?(devices: readonly DeviceEntry[]): Promise<void>;
+  /** Milliseconds for which nothing went on that should: more than a moment means that it hangs. */
+  stalledFor(now: number): number;
+  /** Whether every device was asked a first time, or could not be. */
+  readonly hasTried: boolean;
+  /** How long answers took, where somebody is asked. */
+  readonly roundTrips?: Durations;
   connectionStatus(): ConnectionStatus;
   deviceStatus(): DeviceStatus[];
   /** Finishes what is on the wire and lets go of the connection. */

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditError } from '../control/audit/files.ts';
 import { DecisionError, type PendingView } from '../control/pending.ts';
+import type { Caller } from '../model/access.ts';
 import type { WriteOutcome } from '../model/write.ts';
-import type { TokenEntry } from './auth.ts';
 
 const PATH = '/approvals';
 const MAX_WHY = 500;
@@ -19,12 +19,12 @@ interface Decision {
 }
 
 /** `GET /approvals` lists what waits; `POST /approvals/ID` with `{ decision, reason }` decides it. For tokens of people alone. */
-export function serveApprovals(app: FastifyInstance, keeper: Approvals, callerOf: (request: object) => TokenEntry | undefined): void {
+export function serveApprovals(app: FastifyInstance, keeper: Approvals, callerOf: (request: FastifyRequest) => Caller | undefined): void {
   /** @returns undefined where it was answered already */
   const person = async (request: FastifyRequest, reply: FastifyReply): Promise<string | undefined> => {
-    const caller = callerOf(request.raw);
+    const caller = callerOf(request);
     if (caller?.approves === true) return caller.name;
-    await reply.code(403).send({ error: "only a person's token, made with --approves, decides about writes" });
+    await reply.code(403).send({ error: "only a person's credential, made with --approves, decides about writes" });
     return undefined;
   };
   app.get(PATH, async (request, reply) => {

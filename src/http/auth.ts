@@ -1,67 +1,111 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { PeerCertificate } from 'node:tls';
 import type { Log } from '../drivers/driver.ts';
-import type { Role } from '../model/role.ts';
+import {
+  ANYBODY,
+  BY_CERTIFICATE,
+  type Caller,
+  type HttpSettings,
+  hasAuthentication,
+  isLoopback,
+  type TokenEntry,
+} from '../model/access.ts';
+import { escapeControls } from '../model/text.ts';
+import { JwtCheck } from './jwt.ts';
 
-/** A bearer token as the map knows it: by its hash alone. */
-export interface TokenEntry {
-  readonly name: string;
-  readonly role: Role;
-  /** SHA-256 of the token's text, in hexadecimal. */
-  readonly sha256: string;
-  /** A person's: it decides about writes that wait, and opens no MCP. */
-  readonly approves: boolean;
+/** 401: not known. 403: known, without a role. 429: wrong too often. 503: who signs the tokens can not be reached. */
+export type Verdict = { readonly caller: Caller } | { readonly status: 401 | 403 | 429 | 503 };
+
+/** What a request brings to say who it is from. */
+export interface Credentials {
+  readonly authorization: string | undefined;
+  readonly address: string;
+  /** One that the listener has verified. */
+  readonly certificate: PeerCertificate | undefined;
 }
 
-/** More wrong tokens than this from one address in a minute, and it has to wait. */
+/** More wrong credentials than this from one address in a minute, and it has to wait. */
 const MAX_FAILURES = 10;
 const WINDOW = 60_000;
 const MAX_ADDRESSES = 1000;
+const MAX_NAME = 100;
 
-export type Verdict = { readonly caller: TokenEntry } | { readonly status: 401 | 429 };
-
-/** Who calls, by a token of 256 bits. Which tokens there are, and how near a wrong one came, nothing tells. */
-export class TokenAuth {
-  private readonly entries: readonly { readonly entry: TokenEntry; readonly hash: Buffer }[];
+/**
+ * Who calls: by a token of 256 bits, by one of an authorization server, or by a certificate. Which there are, and how near
+ * a wrong one came, nothing tells.
+ */
+export class Authentication {
+  /** Without any, everybody who reaches the listener may call. */
+  readonly isOn: boolean;
+  private readonly settings: HttpSettings;
+  private readonly tokens: readonly { readonly entry: TokenEntry; readonly hash: Buffer }[];
+  private readonly jwt: JwtCheck | undefined;
+  private readonly anybody: Caller;
   private readonly failures = new Map<string, { count: number; since: number }>();
   private readonly log: Log;
 
-  constructor(tokens: readonly TokenEntry[], log: Log) {
-    this.entries = tokens.map(entry => ({ entry, hash: Buffer.from(entry.sha256, 'hex') }));
+  constructor(settings: HttpSettings, log: Log) {
+    this.settings = settings;
+    this.isOn = hasAuthentication(settings);
+    this.tokens = settings.tokens.map(entry => ({ entry, hash: Buffer.from(entry.sha256, 'hex') }));
+    this.jwt = settings.jwt === undefined ? undefined : new JwtCheck(settings.jwt);
+    // On this machine what may be written, the map and its master switch say; from elsewhere nobody unknown writes.
+    this.anybody = { name: ANYBODY, role: isLoopback(settings.host) ? 'operator' : 'viewer', approves: false };
     this.log = log;
   }
 
-  /** Without tokens in the map everybody of this machine may call. */
-  get isOn(): boolean {
-    return this.entries.length > 0;
+  /** Whether a request brings anything to say who it is from. */
+  hasCredentials({ authorization, certificate }: Credentials): boolean {
+    return authorization !== undefined || certificate !== undefined;
   }
 
-  check(authorization: string | undefined, address: string): Verdict {
-    const now = performance.now();
-    const failed = this.failures.get(address);
-    if (failed !== undefined && now - failed.since > WINDOW) this.failures.delete(address);
-    else if (failed !== undefined && failed.count >= MAX_FAILURES) return { status: 429 };
-    const [, token] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? [];
-    const hash = createHash('sha256')
-      .update(token ?? '')
-      .digest();
+  async check(credentials: Credentials): Promise<Verdict> {
+    if (!this.isOn) return { caller: this.anybody };
+    const [, token] = /^Bearer +(\S+)$/i.exec(credentials.authorization ?? '') ?? [];
+    if (credentials.authorization === undefined && credentials.certificate !== undefined) {
+      const caller = this.byCertificate(credentials.certificate);
+      return caller === undefined ? this.fail(credentials.address, 'a bearer token is needed beside the certificate') : { caller };
+    }
+    if (token === undefined) return this.fail(credentials.address, 'no bearer token');
+    const entry = this.byToken(token);
+    if (entry !== undefined) return { caller: entry };
+    if (this.jwt === undefined) return this.fail(credentials.address, 'no token of the map');
+    const found = await this.jwt.check(token);
+    if ('caller' in found) return found;
+    if (found.status === 401) return this.fail(credentials.address, found.why);
+    this.log.warn({ address: credentials.address, why: found.why }, 'a token could not be accepted');
+    return { status: found.status };
+  }
+
+  private byToken(token: string): TokenEntry | undefined {
+    const hash = createHash('sha256').update(token).digest();
     // Every entry is compared, so that the time tells nothing about which.
-    const found = this.entries.filter(entry => timingSafeEqual(entry.hash, hash));
-    const [match] = token === undefined ? [] : found;
-    if (match !== undefined) return { caller: match.entry };
-    this.note(address, now);
-    return { status: 401 };
+    return this.tokens.filter(entry => timingSafeEqual(entry.hash, hash))[0]?.entry;
   }
 
-  private note(address: string, now: number): void {
-    const failed = this.failures.get(address) ?? { count: 0, since: now };
+  private byCertificate({ fingerprint256, subject }: PeerCertificate): Caller | undefined {
+    const { certificates, tokens, jwt } = this.settings;
+    // A subject that names itself twice is nobody's name.
+    const name: unknown = subject?.CN;
+    const known = certificates.find(one => one.fingerprint === fingerprint256 || (one.commonName !== undefined && one.commonName === name));
+    if (known !== undefined) return known;
+    // Where callers are known by other means, a certificate alone does not say who it is.
+    if (certificates.length > 0 || tokens.length > 0 || jwt !== undefined) return undefined;
+    const label = escapeControls(typeof name === 'string' ? name : fingerprint256).slice(0, MAX_NAME);
+    return { name: `${BY_CERTIFICATE}${label}`, role: 'viewer', approves: false };
+  }
+
+  /** Wrong ones of an address that had too many are not even told that they are wrong; a right one is always served. */
+  private fail(address: string, why: string): { readonly status: 401 | 429 } {
+    const now = performance.now();
+    const known = this.failures.get(address);
+    const failed = known === undefined || now - known.since > WINDOW ? { count: 0, since: now } : known;
     failed.count++;
     this.failures.set(address, failed);
     const [oldest] = this.failures.keys();
     if (this.failures.size > MAX_ADDRESSES && oldest !== undefined) this.failures.delete(oldest);
-    if (failed.count === 1 || failed.count === MAX_FAILURES)
-      this.log.warn(
-        { address, count: failed.count },
-        failed.count === 1 ? 'a caller had no right token' : 'a caller has had too many wrong tokens, and waits a minute',
-      );
+    if (failed.count === 1) this.log.warn({ address, why }, 'a caller was not known');
+    else if (failed.count === MAX_FAILURES) this.log.warn({ address, why }, 'a caller was wrong too often, and waits a minute');
+    return { status: failed.count > MAX_FAILURES ? 429 : 401 };
   }
 }

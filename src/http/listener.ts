@@ -1,138 +1,98 @@
-import type { ServerResponse } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { hostHeaderValidation, originValidation } from '@modelcontextprotocol/fastify';
-import { localhostAllowedHostnames, localhostAllowedOrigins } from '@modelcontextprotocol/server';
-import Fastify, { type FastifyError, type FastifyInstance } from 'fastify';
-import type { Log } from '../drivers/driver.ts';
-import type { ServerRequest } from '../mcp/exchange.ts';
-import type { McpHttp } from '../mcp/http.ts';
+import type { FastifyInstance } from 'fastify';
+import { endpointOf, type HttpSettings, type TlsSettings } from '../model/access.ts';
 import { systemReason } from '../model/errors.ts';
-import type { HttpLimits } from '../model/limits.ts';
-import type { Principal } from '../model/write.ts';
-import { type Approvals, serveApprovals } from './approvals.ts';
-import { TokenAuth, type TokenEntry } from './auth.ts';
+import { buildApp, type Served } from './app.ts';
+import { CertificateWatch, tlsOptions } from './tls.ts';
 
-const HEADERS_TIMEOUT = 10_000;
-const REQUEST_TIMEOUT = 30_000;
+const SERVER = {
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  keepAliveTimeout: 60_000,
+  /** How often those that have been too slow are looked for. */
+  connectionsCheckingInterval: 1000,
+};
+const HANDSHAKE_TIMEOUT = 10_000;
 /** A client that takes nothing off its stream for this long is cut. */
 const SLOW_READER = 10_000;
 
-/** Without tokens: what they may write, the map and its master switch say. */
-const ANYBODY_HERE: Principal = { name: 'http', role: 'operator' };
-
-export interface HttpSettings {
-  readonly host: string;
-  readonly port: number;
-  readonly path: string;
-  readonly allowedHosts: readonly string[];
-  readonly allowedOrigins: readonly string[];
-  readonly limits: HttpLimits;
-  readonly tokens: readonly TokenEntry[];
-}
-
 class ListenError extends Error {}
 
-/** The HTTP listener: one path for MCP, with the guards in front of it. */
+/** What is served on the listener, which knows the rest itself. */
+export type Behind = Omit<Served, 'watch'>;
+
+/** The HTTP listener: one port that stays open while what stands behind it is replaced. */
 export class HttpListener {
-  private readonly app: FastifyInstance;
-  private readonly settings: HttpSettings;
+  private readonly server: Server | TlsServer;
+  private readonly behind: Served;
   private readonly responses = new Map<ServerResponse, number | undefined>();
   private readonly watcher: NodeJS.Timeout;
-  private readonly callers = new WeakMap<object, TokenEntry>();
+  private settings: HttpSettings;
+  private app: FastifyInstance | undefined;
+  private certificates: CertificateWatch | undefined;
 
-  constructor(settings: HttpSettings, mcp: McpHttp, keeper: Approvals, log: Log) {
+  constructor(settings: HttpSettings, behind: Behind) {
     this.settings = settings;
-    const { body: bodyLimit, connections } = settings.limits;
-    this.app = Fastify({ bodyLimit, requestTimeout: REQUEST_TIMEOUT, forceCloseConnections: true });
-    this.app.server.headersTimeout = HEADERS_TIMEOUT;
-    this.app.server.maxConnections = connections;
-    // A page that resolves its own name to this address must not reach the bridge as if it were its own.
-    this.app.addHook('onRequest', hostHeaderValidation([...localhostAllowedHostnames(), ...settings.allowedHosts]));
-    this.app.addHook('onRequest', originValidation([...localhostAllowedOrigins(), ...settings.allowedOrigins.map(hostOf)]));
-    const auth = new TokenAuth(settings.tokens, log);
-    if (auth.isOn)
-      this.app.addHook('onRequest', async (request, reply) => {
-        const verdict = auth.check(request.headers.authorization, request.ip);
-        if ('caller' in verdict) {
-          this.callers.set(request.raw, verdict.caller);
-          return;
-        }
-        if (verdict.status === 401) reply.header('www-authenticate', 'Bearer');
-        else reply.header('retry-after', '60');
-        const message = verdict.status === 401 ? 'A bearer token of this bridge is needed' : 'Too many wrong tokens; wait a minute';
-        await reply.code(verdict.status).send({ jsonrpc: '2.0', id: null, error: { code: -32000, message } });
-      });
-    if (settings.tokens.some(token => token.approves)) serveApprovals(this.app, keeper, request => this.callers.get(request));
-    // Some clients name a content type where they send nothing, with DELETE for one.
-    const parseJson = this.app.getDefaultJsonParser('error', 'error');
-    this.app.removeContentTypeParser('text/plain');
-    this.app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
-      if (body === '' && request.method !== 'POST') done(null, undefined);
-      else void parseJson(request, body, done);
-    });
-    this.app.setErrorHandler((error: FastifyError, _request, reply) => {
-      const status = error.statusCode ?? 500;
-      const [code, message] =
-        status === 400
-          ? [-32700, 'Parse error: the body is no JSON']
-          : status === 413
-            ? [-32600, `The body is larger than ${bodyLimit / 1000} kB`]
-            : status === 415
-              ? [-32600, 'The body has to be application/json']
-              : [-32603, 'Internal error'];
-      return reply.code(status).send({ jsonrpc: '2.0', id: null, error: { code, message } });
-    });
-    this.app.setNotFoundHandler((_request, reply) =>
-      reply.code(404).send({ error: `There is nothing here; MCP is served at ${settings.path}` }),
-    );
-    this.app.route({
-      method: ['GET', 'POST', 'DELETE'],
-      url: settings.path,
-      handler: async (request, reply) => {
-        const caller = this.callers.get(request.raw);
-        if (caller?.approves === true)
-          return await reply.code(403).send({
-            jsonrpc: '2.0',
-            id: null,
-            error: {
-              code: -32000,
-              message: `The token ${caller.name} is a person's: it decides about writes that wait, and opens no MCP`,
-            },
-          });
-        const principal = caller === undefined ? ANYBODY_HERE : { name: caller.name, role: caller.role };
-        reply.hijack();
-        this.watch(reply.raw);
-        try {
-          await mcp.handle(request.raw as ServerRequest, reply.raw, request.body, principal);
-        } catch {
-          // Nothing of what went wrong inside is told; the client sees that its connection ended.
-          reply.raw.destroy();
-        }
-        return reply;
-      },
-    });
+    this.behind = { ...behind, watch: response => this.watch(response) };
+    const handle: RequestListener = (request, response) => void this.app?.routing(request, response);
+    this.server =
+      settings.tls === undefined
+        ? createServer(SERVER, handle)
+        : createTlsServer({ ...SERVER, ...tlsOptions(settings.tls), handshakeTimeout: HANDSHAKE_TIMEOUT }, handle);
+    // Who sends no HTTP, or no TLS, hears nothing and is let go of.
+    this.server.on('clientError', (_error, socket) => socket.destroy());
     this.watcher = setInterval(() => this.cutSlowReaders(), 1000);
     this.watcher.unref();
   }
 
   /** @returns the address of the MCP endpoint. @throws ListenError in words */
   async start(): Promise<string> {
-    const { host, port, path } = this.settings;
+    const { host, port } = this.settings;
+    await this.use(this.settings);
     try {
-      await this.app.listen({ host, port });
+      await new Promise<void>((resolve, reject) => {
+        this.server.once('error', reject);
+        this.server.listen({ host, port }, resolve);
+      });
     } catch (error) {
       const inUse = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
       throw new ListenError(
         `can not listen on ${host}:${port}: ${inUse ? 'the port is in use already; stop the other program or change http.listen' : systemReason(error)}`,
       );
     }
-    const { port: actual } = this.app.server.address() as AddressInfo;
-    return `http://${host.includes(':') ? `[${host}]` : host}:${actual}${path}`;
+    // No file descriptor left for one more connection: it waits, and the listener stays.
+    this.server.on('error', error => this.behind.log.warn({ err: error }, 'a connection could not be accepted'));
+    return endpointOf({ ...this.settings, port: (this.server.address() as AddressInfo).port });
+  }
+
+  /** From the next request on. Requests that are being served end as they began. */
+  async use(settings: HttpSettings): Promise<void> {
+    const app = await buildApp(settings, this.behind);
+    const before = this.app;
+    this.settings = settings;
+    this.app = app;
+    this.server.maxConnections = settings.limits.connections;
+    await before?.close();
+    this.certificates?.stop();
+    const { tls } = settings;
+    if (tls === undefined) return;
+    this.renew(tls);
+    this.certificates = new CertificateWatch(tls, renewed => this.renew(renewed), this.behind.log);
   }
 
   async stop(): Promise<void> {
     clearInterval(this.watcher);
-    await this.app.close();
+    this.certificates?.stop();
+    const closed = new Promise(resolve => this.server.close(resolve));
+    this.server.closeAllConnections();
+    await closed;
+    await this.app?.close();
+  }
+
+  private renew(tls: TlsSettings): void {
+    if ('setSecureContext' in this.server) this.server.setSecureContext(tlsOptions(tls));
   }
 
   private watch(response: ServerResponse): void {
@@ -148,9 +108,4 @@ export class HttpListener {
       else if (now - since > SLOW_READER) response.destroy();
     }
   }
-}
-
-/** `https://page.example:8443` and `page.example` alike. */
-function hostOf(origin: string): string {
-  return URL.canParse(origin) && origin.includes('://') ? new URL(origin).hostname : origin;
 }

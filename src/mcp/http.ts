@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { type AuthInfo, classifyInboundRequest, createMcpHandler, InMemoryServerEventBus } from '@modelcontextprotocol/server';
 import type { ClientLimits } from '../model/limits.ts';
+import type { Role } from '../model/role.ts';
 import type { Principal } from '../model/write.ts';
 import { EventStream } from './event-stream.ts';
 import { HEADER_MISMATCH, idOf, isMessage, reject, type ServerRequest, tooManyUris } from './exchange.ts';
@@ -12,6 +13,7 @@ import type { ChangingList, News } from './subscriptions.ts';
 
 /** A stream of a client of 2026-07-28, and what it listens to. */
 interface Listener {
+  readonly owner: Principal;
   readonly stream: EventStream;
   readonly uris: ReadonlySet<string>;
 }
@@ -22,7 +24,7 @@ interface Listener {
  */
 export class McpHttp {
   private readonly parts: ServerParts;
-  private readonly limits: ClientLimits;
+  private limits: ClientLimits;
   private readonly bus = new InMemoryServerEventBus();
   private readonly modern: ReturnType<typeof toNodeHandler>;
   private readonly handler: ReturnType<typeof createMcpHandler>;
@@ -37,17 +39,30 @@ export class McpHttp {
     this.handler = createMcpHandler(({ era, authInfo }) => createServer(parts, era, principalOf(authInfo)).server, {
       legacy: 'reject',
       bus: this.bus,
-      maxSubscriptions: limits.streams,
+      // Ours are bounded before they come there, by bounds that may change.
+      maxSubscriptions: Number.MAX_SAFE_INTEGER,
       onerror,
     });
     this.modern = toNodeHandler(this.handler, { onerror });
     this.sessions = new Sessions(parts, limits);
-    this.stopListening = news.add({ updated: uri => this.updated(uri), listChanged: list => this.listChanged(list) });
+    this.stopListening = news.add({ updated: uri => this.updated(uri), listChanged: (list, roles) => this.listChanged(list, roles) });
   }
 
   /** Sessions and streams that are open now. */
   get open(): { readonly sessions: number; readonly streams: number } {
     return { sessions: this.sessions.count, streams: this.sessions.streams + this.listeners.size };
+  }
+
+  /** From now on; what is open already stays. */
+  allow(limits: ClientLimits): void {
+    this.limits = limits;
+    this.sessions.allow(limits);
+  }
+
+  /** Ends sessions and streams of callers that are not known any more, or not with the same role. */
+  revoke(isKnown: (principal: Principal) => boolean): void {
+    for (const { owner, stream } of this.listeners) if (!isKnown(owner)) stream.close();
+    this.sessions.revoke(isKnown);
   }
 
   /** @param principal who calls, as it was found out before */
@@ -56,7 +71,7 @@ export class McpHttp {
     if (request.method === 'POST' && !(Array.isArray(body) ? body.every(isMessage) : isMessage(body)))
       return reject(response, 400, idOf(body), -32600, 'Invalid Request: the body is no JSON-RPC 2.0 message');
     return isOld(request, body)
-      ? await this.sessions.handle(request, response, body, principal, this.mayStream)
+      ? await this.sessions.handle(request, response, body, principal, this.noStreamFor(principal))
       : await this.handleModern(request, response, body, principal);
   }
 
@@ -66,8 +81,12 @@ export class McpHttp {
     await this.sessions.close();
   }
 
-  private get mayStream(): boolean {
-    return this.open.streams < this.limits.streams;
+  /** Why there is no room for one more stream of a caller; undefined: there is. */
+  private noStreamFor({ name }: Principal): string | undefined {
+    const { streams, streamsPerPrincipal } = this.limits;
+    if (this.open.streams >= streams) return `The bridge serves ${streams} streams already`;
+    const own = [...this.listeners].filter(({ owner }) => owner.name === name).length + this.sessions.streamsOf(name);
+    return own >= streamsPerPrincipal ? `${name} has ${streamsPerPrincipal} streams already` : undefined;
   }
 
   private async handleModern(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal): Promise<void> {
@@ -82,8 +101,9 @@ export class McpHttp {
       const asked = (params?.notifications as { resourceSubscriptions?: unknown } | undefined)?.resourceSubscriptions;
       const uris = Array.isArray(asked) ? asked : [];
       if (uris.length > this.limits.urisPerStream) return reject(response, 200, idOf(body), -32602, tooManyUris(this.limits.urisPerStream));
-      if (!this.mayStream) return reject(response, 200, idOf(body), -32603, `The bridge serves ${this.limits.streams} streams already`);
-      const listener = { stream: new EventStream(response, this.limits.unsent), uris: new Set(uris.map(String)) };
+      const full = this.noStreamFor(principal);
+      if (full !== undefined) return reject(response, 200, idOf(body), -32603, full);
+      const listener = { owner: principal, stream: new EventStream(response, this.limits.unsent), uris: new Set(uris.map(String)) };
       this.listeners.add(listener);
       response.on('close', () => this.listeners.delete(listener));
     }
@@ -91,14 +111,18 @@ export class McpHttp {
   }
 
   private updated(uri: string): void {
-    for (const { stream, uris } of this.listeners) if (uris.has(uri)) stream.sending(uri.length + 200);
+    for (const { stream, uris } of this.listeners) {
+      if (!uris.has(uri)) continue;
+      stream.sending(uri.length + 200);
+      this.parts.tally.notifications.add(['resource_updated']);
+    }
     this.bus.publish({ kind: 'resource_updated', uri });
     this.sessions.updated(uri);
   }
 
-  private listChanged(list: ChangingList): void {
-    this.bus.publish({ kind: `${list}_list_changed` });
-    this.sessions.listChanged(list);
+  private listChanged(list: ChangingList, roles: ReadonlySet<Role>): void {
+    if ([...this.listeners].some(({ owner }) => roles.has(owner.role))) this.bus.publish({ kind: `${list}_list_changed` });
+    this.sessions.listChanged(list, roles);
   }
 
   private trace(request: ServerRequest, response: ServerResponse, body: unknown): void {

@@ -14,7 +14,7 @@ export class StateError extends Error {}
 export class SealedStates {
   private readonly key = randomBytes(32);
   /** Milliseconds. */
-  readonly lifetime: number;
+  lifetime: number;
   private readonly now: () => number;
   /** Nonces of states that came back, until they would have expired anyway. */
   private readonly used = new Map<string, number>();

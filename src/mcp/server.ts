@@ -8,6 +8,7 @@ import { LEVELS, type Level, type Notice, type Notices } from './notices.ts';
 import type { SealedStates } from './sealed-state.ts';
 import type { Call, Page, Served } from './served.ts';
 import type { ChangingList } from './subscriptions.ts';
+import type { Tally } from './tally.ts';
 import { ArgumentError } from './tool.ts';
 import type { Trace } from './trace.ts';
 import { traceContextOf } from './trace-context.ts';
@@ -22,6 +23,7 @@ export interface ServerParts {
   readonly notices: Notices;
   /** What clients of 2026-07-28 keep between two rounds of a call. */
   readonly states: SealedStates;
+  readonly tally: Tally;
   /** Where every message is written, if somebody wants to see them. */
   readonly trace?: Trace;
 }
@@ -35,7 +37,7 @@ interface ConnectionOptions {
 
 /** A server instance for one connection, or for one request: handlers that look things up in the shared catalogue. */
 export function createServer(
-  { catalogue, log, states }: ServerParts,
+  { catalogue, log, states, tally }: ServerParts,
   era: Era,
   principal: Principal,
   { urisPerStream = DEFAULT_LIMITS.urisPerStream, revisions }: ConnectionOptions = {},
@@ -80,8 +82,10 @@ export function createServer(
     const stopTelling = tellProgress(ctx, name);
     const call = callOf(ctx);
     const started = performance.now();
+    let outcome = 'failed';
     try {
       const result = await catalogue.call(name, args, call);
+      outcome = result === undefined ? 'unknown' : result.isError === true ? 'refused' : 'ok';
       if (result !== undefined) {
         const facts = {
           tool: name,
@@ -94,7 +98,11 @@ export function createServer(
         return result;
       }
     } catch (error) {
-      if (error instanceof InputNeeded) return error.result;
+      if (error instanceof InputNeeded) {
+        outcome = 'input_required';
+        return error.result;
+      }
+      if (ctx.mcpReq.signal.aborted) outcome = 'cancelled';
       // What the protocol itself has an error for is the client's to hear.
       if (error instanceof ProtocolError) throw error;
       // A mistake of ours is logged with its place and told without it.
@@ -102,6 +110,8 @@ export function createServer(
       throw new ProtocolError(ProtocolErrorCode.InternalError, 'The bridge could not carry out the call; its log says why');
     } finally {
       stopTelling();
+      // A name that is none is the client's invention, and there may be many.
+      tally.calls.add([outcome === 'unknown' ? '' : name, outcome]);
     }
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${JSON.stringify(name)}`);
   });
@@ -166,7 +176,8 @@ export function createServer(
   return { server, subscribed, hear };
 }
 
-export function tellListChanged(server: Server, list: ChangingList): void {
+export function tellListChanged(server: Server, list: ChangingList, { notifications }: Tally): void {
+  notifications.add([`${list}_list_changed`]);
   (list === 'tools' ? server.sendToolListChanged() : server.sendResourceListChanged()).catch(() => undefined);
 }
 

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { NodeStreamableHTTPServerTransport } from '@modelcontextprotocol/node';
 import { isInitializeRequest, type Server } from '@modelcontextprotocol/server';
 import type { ClientLimits } from '../model/limits.ts';
+import type { Role } from '../model/role.ts';
 import type { Principal } from '../model/write.ts';
 import { isOfGeneralStream, RecentEvents } from './event-store.ts';
 import { EventStream } from './event-stream.ts';
@@ -21,7 +22,7 @@ const REVISIONS = ['2025-11-25', '2025-06-18', BATCHING];
 interface Session {
   readonly id: string;
   /** By whose authority it was made. */
-  readonly owner: string;
+  readonly owner: Principal;
   readonly server: Server;
   readonly transport: NodeStreamableHTTPServerTransport;
   readonly subscribed: ReadonlySet<string>;
@@ -37,7 +38,7 @@ interface Session {
 /** The sessions of clients older than 2026-07-28 over HTTP: made by initialize, ended by DELETE, expiry or the client's successor. */
 export class Sessions {
   private readonly parts: ServerParts;
-  private readonly limits: ClientLimits;
+  private limits: ClientLimits;
   private readonly sessions = new Map<string, Session>();
   private readonly stopHearing: () => void;
   private readonly sweeper: NodeJS.Timeout;
@@ -65,18 +66,38 @@ export class Sessions {
     return count;
   }
 
-  /** @param mayStream whether there is room for one more stream of notifications */
-  async handle(request: ServerRequest, response: ServerResponse, body: unknown, principal: Principal, mayStream: boolean): Promise<void> {
+  streamsOf(owner: string): number {
+    let count = 0;
+    for (const session of this.sessions.values()) if (session.stream !== undefined && session.owner.name === owner) count++;
+    return count;
+  }
+
+  allow(limits: ClientLimits): void {
+    this.limits = limits;
+  }
+
+  revoke(isKnown: (principal: Principal) => boolean): void {
+    for (const { owner, server } of this.sessions.values()) if (!isKnown(owner)) void server.close();
+  }
+
+  /** @param noStream why there is no room for one more stream of notifications */
+  async handle(
+    request: ServerRequest,
+    response: ServerResponse,
+    body: unknown,
+    principal: Principal,
+    noStream: string | undefined,
+  ): Promise<void> {
     const id = request.headers['mcp-session-id'];
     if (typeof id === 'string') {
       const session = this.sessions.get(id);
       // Of another's session nobody hears even that it is there.
-      if (session === undefined || session.owner !== principal.name) return reject(response, 404, idOf(body), -32001, 'Session not found');
+      if (session === undefined || !isSame(session.owner, principal)) return reject(response, 404, idOf(body), -32001, 'Session not found');
       if (Array.isArray(body)) {
         const revision = session.server.getNegotiatedProtocolVersion();
         if (revision !== BATCHING || body.length === 0) return reject(response, 400, null, -32600, noBatch(revision));
       }
-      if (request.method === 'GET') return await this.stream(session, request, response, mayStream);
+      if (request.method === 'GET') return await this.stream(session, request, response, noStream);
       return await this.pass(session, request, response, body);
     }
     if (request.method !== 'POST') return reject(response, 400, null, -32000, 'Bad Request: Mcp-Session-Id header is required');
@@ -97,11 +118,11 @@ export class Sessions {
   }
 
   updated(uri: string): void {
-    for (const session of this.sessions.values()) if (session.subscribed.has(uri)) tellUpdated(session, uri);
+    for (const session of this.sessions.values()) if (session.subscribed.has(uri)) this.tellUpdated(session, uri);
   }
 
-  listChanged(list: ChangingList): void {
-    for (const { server } of this.sessions.values()) tellListChanged(server, list);
+  listChanged(list: ChangingList, roles: ReadonlySet<Role>): void {
+    for (const { server, owner } of this.sessions.values()) if (roles.has(owner.role)) tellListChanged(server, list, this.parts.tally);
   }
 
   async close(): Promise<void> {
@@ -120,7 +141,7 @@ export class Sessions {
     const transport = new NodeStreamableHTTPServerTransport({ sessionIdGenerator: () => id, eventStore: events, retryInterval: RETRY });
     const session: Session = {
       id,
-      owner: principal.name,
+      owner: principal,
       server,
       transport,
       subscribed,
@@ -142,15 +163,14 @@ export class Sessions {
   }
 
   /** The stream that a client listens on: one that comes again has lost the one before, whether or not the system knows. */
-  private async stream(session: Session, request: ServerRequest, response: ServerResponse, mayStream: boolean): Promise<void> {
+  private async stream(session: Session, request: ServerRequest, response: ServerResponse, noStream: string | undefined): Promise<void> {
     const last = request.headers['last-event-id'];
     const lastId = typeof last === 'string' && last !== '' ? last : undefined;
     const isGeneral = lastId === undefined || isOfGeneralStream(lastId);
     const isLost = lastId !== undefined && !session.events.hasAllAfter(lastId);
     if (isLost && !isGeneral) return reject(response, 400, null, -32000, 'What followed this event is not kept any more; ask again');
     if (!isGeneral) return await this.pass(session, request, response, undefined);
-    if (session.stream === undefined && !mayStream)
-      return reject(response, 503, null, -32000, `The bridge serves ${this.limits.streams} streams already`);
+    if (session.stream === undefined && noStream !== undefined) return reject(response, 503, null, -32000, noStream);
     const stream = new EventStream(response, this.limits.unsent);
     if (lastId === undefined) session.transport.closeStandaloneSSEStream();
     session.stream?.close();
@@ -161,7 +181,7 @@ export class Sessions {
     // What was missed is not known: everything may have changed.
     if (isLost)
       void stream.opened.then(() => {
-        for (const uri of session.subscribed) tellUpdated(session, uri);
+        for (const uri of session.subscribed) this.tellUpdated(session, uri);
       });
     await this.pass(session, request, response, undefined);
   }
@@ -174,6 +194,12 @@ export class Sessions {
       session.lastUsed = performance.now();
     });
     await session.transport.handleRequest(request, response, body);
+  }
+
+  private tellUpdated({ server, stream }: Session, uri: string): void {
+    stream?.sending(uri.length + 100);
+    if (stream !== undefined) this.parts.tally.notifications.add(['resource_updated']);
+    server.sendResourceUpdated({ uri }).catch(() => undefined);
   }
 
   private sweep(): void {
@@ -190,7 +216,5 @@ export class Sessions {
   }
 }
 
-function tellUpdated({ server, stream }: Session, uri: string): void {
-  stream?.sending(uri.length + 100);
-  server.sendResourceUpdated({ uri }).catch(() => undefined);
-}
+/** A session is for whom it was made for: the same name in another role is another. */
+const isSame = (a: Principal, b: Principal): boolean => a.name === b.name && a.role === b.role;

@@ -31,9 +31,13 @@ export function serveOnStdio(
       // In the newer era the SDK itself picks what the client listens to.
       const remove = news.add({
         updated: uri => {
-          if (era === 'modern' || subscribed.has(uri)) server.sendResourceUpdated({ uri }).catch(() => undefined);
+          if (era !== 'modern' && !subscribed.has(uri)) return;
+          parts.tally.notifications.add(['resource_updated']);
+          server.sendResourceUpdated({ uri }).catch(() => undefined);
         },
-        listChanged: list => tellListChanged(server, list),
+        listChanged: (list, roles) => {
+          if (roles.has(principal.role)) tellListChanged(server, list, parts.tally);
+        },
       });
       const stopHearing = parts.notices.add(hear);
       const removeBoth = (): void => {

@@ -1,4 +1,5 @@
 import type { Field } from '../control/field.ts';
+import type { Role } from '../model/role.ts';
 import type { Change, LiveValues } from '../store/live-values.ts';
 import { STATUS_URI } from './resources.ts';
 
@@ -8,7 +9,7 @@ export type ChangingList = 'tools' | 'resources';
 /** Somebody who is told which resources changed, and which lists did; it picks what it cares for. */
 export interface Sink {
   updated(uri: string): void;
-  listChanged(list: ChangingList): void;
+  listChanged(list: ChangingList, roles: ReadonlySet<Role>): void;
 }
 
 /** Where to hear of changes. @returns how to stop hearing */
@@ -22,12 +23,12 @@ export interface News {
  */
 export class Subscriptions implements News {
   private readonly field: Field;
-  private readonly interval: number;
+  private interval: number;
   private readonly sinks = new Set<Sink>();
   private readonly changed = new Set<string>();
   private readonly stopListening: () => void;
   private timer: NodeJS.Timeout | undefined;
-  private isListNews = false;
+  private readonly listNews = new Map<ChangingList, Set<Role>>();
 
   constructor(field: Field, live: LiveValues, interval: number) {
     this.field = field;
@@ -40,10 +41,15 @@ export class Subscriptions implements News {
     return () => this.sinks.delete(sink);
   }
 
-  /** There are other resources than before; told once for all that come within the interval. */
-  listChanged(): void {
+  /** From now on. */
+  tellEvery(interval: number): void {
+    this.interval = interval;
+  }
+
+  /** These roles see others in a list than before; told once for all that come within the interval. */
+  listChanged(list: ChangingList, roles: Iterable<Role>): void {
     if (this.sinks.size === 0) return;
-    this.isListNews = true;
+    this.listNews.set(list, new Set([...(this.listNews.get(list) ?? []), ...roles]));
     this.timer ??= setTimeout(() => this.tell(), this.interval);
   }
 
@@ -66,10 +72,10 @@ export class Subscriptions implements News {
     this.timer = undefined;
     const uris = [...this.changed];
     this.changed.clear();
-    const isListNews = this.isListNews;
-    this.isListNews = false;
+    const lists = [...this.listNews];
+    this.listNews.clear();
     for (const sink of this.sinks) {
-      if (isListNews) sink.listChanged('resources');
+      for (const [list, roles] of lists) sink.listChanged(list, roles);
       for (const uri of uris) sink.updated(uri);
     }
   }

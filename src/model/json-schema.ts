@@ -1,4 +1,5 @@
 import { DURATION_PATTERN } from './duration.ts';
+import { SIZE_PATTERN } from './size.ts';
 
 /** A JSON Schema (draft 2020-12) as plain data. */
 export type JsonSchema = { readonly [keyword: string]: unknown };
@@ -24,5 +25,18 @@ export const duration = (description: string, byDefault?: string): JsonSchema =>
   description,
 });
 
-/** A key that the grammar reserves for a feature that is not there: refused, never ignored. */
-export const later = (description: string): JsonSchema => ({ description, notSupportedYet: true });
+export const size = (description: string, byDefault: string): JsonSchema => ({
+  type: 'string',
+  pattern: SIZE_PATTERN,
+  expected: 'a size such as 64kB or 1MB',
+  default: byDefault,
+  description,
+});
+
+export const count = (description: string, byDefault: number): JsonSchema => ({
+  type: 'integer',
+  minimum: 1,
+  maximum: 100_000,
+  default: byDefault,
+  description,
+});

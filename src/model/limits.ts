@@ -4,6 +4,8 @@ export interface ClientLimits {
   readonly sessions: number;
   /** Streams of notifications, of all clients together. */
   readonly streams: number;
+  /** Of them, those of one caller. */
+  readonly streamsPerPrincipal: number;
   /** Resources that one connection subscribes to. */
   readonly urisPerStream: number;
   /** Bytes that wait for a client that does not read. */
@@ -14,6 +16,8 @@ export interface HttpLimits extends ClientLimits {
   /** Bytes of one request. */
   readonly body: number;
   readonly connections: number;
+  /** Of one caller; twice as many may come at once. */
+  readonly requestsPerSecond: number;
 }
 
 export const DEFAULT_LIMITS: HttpLimits = {
@@ -21,6 +25,8 @@ export const DEFAULT_LIMITS: HttpLimits = {
   connections: 512,
   sessions: 256,
   streams: 256,
+  streamsPerPrincipal: 64,
   urisPerStream: 256,
   unsent: 1_000_000,
+  requestsPerSecond: 50,
 };

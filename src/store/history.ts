@@ -78,8 +78,8 @@ class Series {
 
 /** The changes of all points within a span of time and a number of samples, whichever is reached first. */
 export class History {
-  readonly keep: number;
-  private readonly maxSamples: number;
+  private span: number;
+  private maxSamples: number;
   private readonly series = new Map<string, Series>();
   /** Whose sample is the oldest of all, the next oldest, and so on; with entries of samples that time has taken already. */
   private order: Series[] = [];
@@ -89,9 +89,29 @@ export class History {
 
   /** @param keep milliseconds; 0, as no samples, keeps nothing */
   constructor(keep: number, maxSamples: number) {
-    this.keep = keep;
+    this.span = keep;
     this.maxSamples = maxSamples;
     this.startedAt = Date.now();
+  }
+
+  /** Milliseconds. */
+  get keep(): number {
+    return this.span;
+  }
+
+  /** From now on. */
+  resize(keep: number, maxSamples: number): void {
+    this.span = keep;
+    this.maxSamples = maxSamples;
+    while (this.count > maxSamples) this.dropOldestOfAll();
+  }
+
+  /** What a point was, that is gone or means something else now, is of no use. */
+  forget(point: string): void {
+    const series = this.series.get(point);
+    if (series === undefined) return;
+    this.series.delete(point);
+    while (series.length > 0) this.drop(series);
   }
 
   get enabled(): boolean {

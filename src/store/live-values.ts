@@ -1,6 +1,6 @@
 import type { Plant } from '../model/plant.ts';
 import type { Point } from '../model/point.ts';
-import { aged, hasLeftDeadband, type Sample } from '../model/sample.ts';
+import { aged, bad, hasLeftDeadband, type Sample, sampleOf } from '../model/sample.ts';
 import type { Value } from '../model/value.ts';
 
 export interface Change {
@@ -33,16 +33,25 @@ export class LiveValues {
     const at = performance.now();
     const wall = Date.now();
     for (const point of plant.points.values()) this.add(point, at, wall);
-    const shortest = Math.min(SWEEP, ...[...plant.points.values()].map(point => point.staleAfter / 2));
-    this.sweepTimer = setInterval(() => this.sweep(), Math.max(20, shortest));
-    this.sweepTimer.unref();
+    this.sweepEvery(plant);
   }
 
-  /** A point that was learned later. */
+  /** A point that was learned later, or of which more was learned. */
   add(point: Point, at = performance.now(), wall = Date.now()): void {
-    if (this.states.has(point.name)) return;
+    const known = this.states.get(point.name);
+    if (known !== undefined) {
+      known.sample = { ...known.sample, point };
+      return;
+    }
     const sample: Sample = { point, value: null, quality: 'bad', reason: 'initialising', at, wall };
     this.states.set(point.name, { sample, told: sample, sequence: 0 });
+  }
+
+  /** What is not of this plant is forgotten, and what changed is not known yet; all others keep what is known of them. */
+  become(plant: Plant): void {
+    for (const [name, { sample }] of this.states) if (plant.points.get(name) !== sample.point) this.states.delete(name);
+    for (const point of plant.points.values()) this.add(point);
+    this.sweepEvery(plant);
   }
 
   /** The number of the newest change: everything after it is news. */
@@ -64,7 +73,8 @@ export class LiveValues {
   update(samples: readonly Sample[]): void {
     for (const sample of samples) {
       const state = this.states.get(sample.point.name);
-      if (state === undefined) continue;
+      // A reading of what the map does not have any more, or has otherwise.
+      if (state === undefined || state.sample.point !== sample.point) continue;
       // Two readings may overlap; the later one counts, whichever arrives last.
       if (sample.at < state.sample.at) continue;
       const lastGood =
@@ -82,8 +92,8 @@ export class LiveValues {
   /** The newest sample, doubted where it has grown too old. */
   get(point: Point, now = performance.now()): Sample {
     const state = this.states.get(point.name);
-    if (state === undefined) throw new Error(`no point ${point.name}`);
-    return aged(state.sample, now);
+    // Of a point that is gone nothing is known, whoever still holds it.
+    return state === undefined ? sampleOf(point, bad('not_available'), now) : aged(state.sample, now);
   }
 
   /** Number of the point's newest change; 0 before its first. */
@@ -94,6 +104,13 @@ export class LiveValues {
   stop(): void {
     clearInterval(this.sweepTimer);
     this.listeners.clear();
+  }
+
+  private sweepEvery(plant: Plant): void {
+    const shortest = Math.min(SWEEP, ...[...plant.points.values()].map(point => point.staleAfter / 2));
+    clearInterval(this.sweepTimer);
+    this.sweepTimer = setInterval(() => this.sweep(), Math.max(20, shortest));
+    this.sweepTimer.unref();
   }
 
   private sweep(): void {

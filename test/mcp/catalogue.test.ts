@@ -7,6 +7,7 @@ import { Catalogue } from '../../src/mcp/catalogue.ts';
 import { Notices } from '../../src/mcp/notices.ts';
 import { SealedStates } from '../../src/mcp/sealed-state.ts';
 import { createServer } from '../../src/mcp/server.ts';
+import { Tally } from '../../src/mcp/tally.ts';
 import { GENERAL_TOOLS } from '../../src/model/plant.ts';
 import type { Role } from '../../src/model/role.ts';
 import { readConfig } from '../../src/protocols.ts';
@@ -76,6 +77,12 @@ test('the general tools are those whose names a map may not take', () => {
 
 test('a server instance costs microseconds, so that each request can have one', () => {
   const { made } = catalogue();
-  const parts = { catalogue: made, log: pino({ level: 'silent' }), notices: new Notices(), states: new SealedStates(60_000) };
+  const parts = {
+    catalogue: made,
+    log: pino({ level: 'silent' }),
+    notices: new Notices(),
+    states: new SealedStates(60_000),
+    tally: new Tally(),
+  };
   for (let i = 0; i < 1000; i++) expect(createServer(parts, 'modern', { name: 'test', role: 'viewer' }).subscribed.size).toBe(0);
 });

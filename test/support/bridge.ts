@@ -109,7 +109,12 @@ export class TestBridge {
     options: { readonly readOnly?: boolean; readonly files?: readonly string[] } = {},
   ): Promise<TestBridge> {
     const folder = temporaryFolder();
-    const common = { bridge: { name: 'test' }, http: { listen: '127.0.0.1:0' }, safety: { audit: join(folder, 'audit.jsonl') } };
+    // Tests ask faster than people's assistants do.
+    const common = {
+      bridge: { name: 'test' },
+      http: { listen: '127.0.0.1:0', limits: { requests_per_second: 10_000 } },
+      safety: { audit: join(folder, 'audit.jsonl') },
+    };
     // A shipped map has a port of its own, which only one test could have.
     const files = [...(options.files ?? []), writeYaml(folder, common, 'common.yaml'), writeYaml(folder, map)];
     const bridge = await Bridge.create(readConfig(files), {

@@ -5,7 +5,10 @@ import { McpHttp } from '../../src/mcp/http.ts';
 import { Notices } from '../../src/mcp/notices.ts';
 import { SealedStates } from '../../src/mcp/sealed-state.ts';
 import type { Sink } from '../../src/mcp/subscriptions.ts';
+import { Tally } from '../../src/mcp/tally.ts';
+import { Counts } from '../../src/model/counts.ts';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../src/model/limits.ts';
+import { ROLES } from '../../src/model/role.ts';
 import { FixtureCatalogue } from './fixtures.ts';
 
 /** The bridge's own HTTP door with fixtures behind it in place of a plant, and changes that the test makes. */
@@ -21,20 +24,39 @@ export async function startFixtureServer(limits: Partial<HttpLimits> = {}): Prom
     updated: uri => {
       for (const sink of sinks) sink.updated(uri);
     },
-    listChanged: list => {
-      for (const sink of sinks) sink.listChanged(list);
+    listChanged: (list, roles) => {
+      for (const sink of sinks) sink.listChanged(list, roles);
     },
   };
   const parts = {
-    catalogue: new FixtureCatalogue(() => tell.listChanged('tools')),
+    catalogue: new FixtureCatalogue(() => tell.listChanged('tools', new Set(ROLES))),
     log: pino({ level: 'silent' }),
     notices: new Notices(),
     states: new SealedStates(60_000),
+    tally: new Tally(),
   };
-  const all = { ...DEFAULT_LIMITS, ...limits };
+  const all = { ...DEFAULT_LIMITS, requestsPerSecond: 10_000, ...limits };
   const mcp = new McpHttp(parts, news, all);
-  const settings = { host: '127.0.0.1', port: 0, path: '/mcp', allowedHosts: [], allowedOrigins: [], limits: all, tokens: [] };
-  const listener = new HttpListener(settings, mcp, { pending: [], decide: () => Promise.reject(new Error('nothing waits')) }, parts.log);
+  const settings = {
+    host: '127.0.0.1',
+    port: 0,
+    path: '/mcp',
+    allowedHosts: [],
+    allowedOrigins: [],
+    limits: all,
+    tokens: [],
+    certificates: [],
+  };
+  const listener = new HttpListener(settings, {
+    mcp,
+    keeper: { pending: [], decide: () => Promise.reject(new Error('nothing waits')) },
+    status: () => {
+      throw new Error('there is no plant');
+    },
+    metrics: { contentType: 'text/plain', text: () => Promise.resolve('') },
+    log: parts.log,
+    answers: new Counts(),
+  });
   onTestFinished(async () => {
     await mcp.close();
     await listener.stop();

@@ -1,4 +1,6 @@
 import { type IncomingMessage, request } from 'node:http';
+import { request as requestTls } from 'node:https';
+import type { SecureContextOptions } from 'node:tls';
 import { onTestFinished } from 'vitest';
 
 export interface Reply {
@@ -12,18 +14,22 @@ interface RawRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly path?: string;
+  /** Over TLS: whom to trust, and by what name the bridge is called. */
+  readonly tls?: SecureContextOptions & { readonly servername: string };
 }
 
 const MCP_HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
 
 /** One request with every header as given, as no well-behaved client would send it. @returns the response as it begins */
-export function open(endpoint: string, { method = 'POST', headers, body, path }: RawRequest): Promise<IncomingMessage> {
+export function open(endpoint: string, { method = 'POST', headers, body, path, tls }: RawRequest): Promise<IncomingMessage> {
   const url = new URL(endpoint);
   return new Promise((resolve, reject) => {
-    const call = request(
-      { host: url.hostname, port: url.port, path: path ?? url.pathname, method, headers: { ...MCP_HEADERS, ...headers } },
-      resolve,
-    );
+    const target = { host: url.hostname, port: url.port, path: path ?? url.pathname, method };
+    const all = { ...MCP_HEADERS, ...(tls !== undefined && { host: tls.servername }), ...headers };
+    const call =
+      tls === undefined
+        ? request({ ...target, headers: all }, resolve)
+        : requestTls({ ...target, headers: all, ...tls, agent: false }, resolve);
     onTestFinished(() => void call.destroy());
     call.on('error', reject);
     call.end(body);

@@ -35,6 +35,7 @@ export class Bus {
   private readonly acquire: () => Promise<ModbusClient>;
   private readonly whenIdle: (() => void)[] = [];
   private running = 0;
+  private endedAt = performance.now();
   private exclusive = false;
   private turns = 0;
   private stopped = false;
@@ -51,6 +52,11 @@ export class Bus {
 
   get queued(): number {
     return this.waiting.length;
+  }
+
+  /** When a request last ended, with an answer or without. */
+  get lastEnd(): number {
+    return this.endedAt;
   }
 
   submit<T>(job: Job<T>): Promise<T> {
@@ -124,6 +130,7 @@ export class Bus {
       return await job.run(await this.acquire());
     } finally {
       this.running--;
+      this.endedAt = performance.now();
       if (job.exclusive) this.exclusive = false;
       this.pump();
       if (this.running === 0) for (const tell of this.whenIdle.splice(0)) tell();

@@ -1,4 +1,5 @@
 import modbusSerial from 'modbus-serial';
+import { Durations } from '../../model/durations.ts';
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import { isBitTable, type Table } from './address.ts';
 import type { Mask } from './codec.ts';
@@ -41,6 +42,7 @@ export interface ClientStatistics {
   protocolErrors: number;
   /** Smoothed, in milliseconds. */
   roundTrip: number | undefined;
+  readonly roundTrips: Durations;
 }
 
 export const noStatistics = (): ClientStatistics => ({
@@ -50,6 +52,7 @@ export const noStatistics = (): ClientStatistics => ({
   discardedReplies: 0,
   protocolErrors: 0,
   roundTrip: undefined,
+  roundTrips: new Durations(),
 });
 
 /** What was sent, in hexadecimal (unit id and PDU), and what is odd about the device's confirmation. */
@@ -286,6 +289,7 @@ export class ModbusClient {
   }
 
   private noteRoundTrip(ms: number): void {
+    this.statistics.roundTrips.add(ms);
     const before = this.statistics.roundTrip;
     this.statistics.roundTrip = before === undefined ? ms : before * 0.9 + ms * 0.1;
   }

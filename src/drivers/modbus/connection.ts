@@ -1,3 +1,4 @@
+import type { Durations } from '../../model/durations.ts';
 import { ProtocolError, TransportError } from '../../model/errors.ts';
 import type { ConnectionStatus, Log } from '../driver.ts';
 import { Bus } from './bus.ts';
@@ -12,8 +13,6 @@ export interface ConnectionSettings {
   newPort(): ModbusPort;
   /** What a request costs on this wire. */
   readonly cost: CostModel;
-  /** How many units are behind it. */
-  readonly units: number;
   readonly timeout: number;
   readonly maxInFlight: number;
   readonly requestDelay: number;
@@ -50,6 +49,7 @@ export class ModbusConnection {
   private lastError: string | undefined;
   private attempt = 0;
   private silent = 0;
+  private units = 1;
   private readonly silentUnits = new Set<number>();
   private resetByUs = false;
   private connects = 0;
@@ -62,8 +62,21 @@ export class ModbusConnection {
     this.wire = { peer: settings.peer, newPort: settings.newPort, timeout: settings.timeout, requestDelay: settings.requestDelay };
   }
 
-  listen(listener: ConnectionListener): void {
+  /** Whoever comes to a connection that is there hears of it at once. @returns how to stop hearing */
+  listen(listener: ConnectionListener): () => void {
     this.listeners.add(listener);
+    if (this.state === 'connected' || this.state === 'idle') listener.connected(false);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** How many units are behind it now. */
+  serve(units: number): void {
+    this.units = units;
+  }
+
+  /** How long answers took. */
+  get roundTrips(): Durations {
+    return this.statistics.roundTrips;
   }
 
   start(): void {
@@ -92,7 +105,7 @@ export class ModbusConnection {
   noteTimeout(client: ModbusClient, unit: number): void {
     this.silent++;
     this.silentUnits.add(unit);
-    const isAlone = this.silentUnits.size < 2 && this.settings.units > 1;
+    const isAlone = this.silentUnits.size < 2 && this.units > 1;
     if (this.silent >= SILENT_REQUESTS && !isAlone && client === this.client) this.reset(client);
   }
 

@@ -1,4 +1,6 @@
+import type { DeviceEntry } from '../../model/connection.ts';
 import { parseDuration } from '../../model/duration.ts';
+import type { Durations } from '../../model/durations.ts';
 import { ExceptionResponse, ProtocolError, TransportError } from '../../model/errors.ts';
 import type { Point } from '../../model/point.ts';
 import type { RawMap } from '../../model/protocol.ts';
@@ -15,6 +17,7 @@ import { transportOf } from './transports.ts';
 import { DeviceWriter } from './writer.ts';
 
 interface ModbusDevice {
+  readonly entry: DeviceEntry;
   readonly points: readonly ModbusPoint[];
   readonly reader: DeviceReader;
   readonly writer: DeviceWriter;
@@ -24,9 +27,13 @@ interface ModbusDevice {
 /** A Modbus connection with the devices behind it. */
 export class ModbusDriver implements Driver {
   private readonly connection: ModbusConnection;
-  private readonly devices: ReadonlyMap<string, ModbusDevice>;
+  private readonly devices = new Map<string, ModbusDevice>();
+  private readonly context: DriverContext;
+  private sink: ((samples: readonly Sample[]) => void) | undefined;
 
-  constructor({ connection, devices, log }: DriverContext) {
+  constructor(context: DriverContext) {
+    const { connection, devices, log } = context;
+    this.context = context;
     const raw = connection.raw;
     const reconnect = (raw.reconnect ?? {}) as RawMap;
     const ms = (value: unknown, byDefault: number): number => parseDuration(value) ?? byDefault;
@@ -35,7 +42,6 @@ export class ModbusDriver implements Driver {
         name: connection.name,
         type: connection.type,
         ...transportOf(connection.type, raw),
-        units: new Set(devices.map(device => device.raw.unit_id ?? 1)).size,
         timeout: ms(raw.timeout, 1000),
         maxInFlight: Number(raw.max_in_flight ?? 1),
         requestDelay: ms(raw.request_delay, 0),
@@ -45,21 +51,12 @@ export class ModbusDriver implements Driver {
       },
       log,
     );
-    const retries = Number(raw.retries ?? 1);
-    this.devices = new Map(
-      devices.map((device, i) => {
-        const points = device.points as readonly ModbusPoint[];
-        const reader = new DeviceReader(readerSettings(device.name, device.raw, retries, connection.type), this.connection);
-        const poller = new DevicePoller(device.name, this.connection, connection.name, points, reader, log, i * 5);
-        return [
-          device.name,
-          { points, reader, poller, writer: new DeviceWriter(reader, this.connection, name => this.device(name).reader) },
-        ];
-      }),
-    );
+    for (const entry of devices) this.add(entry);
+    this.connection.serve(unitsOf(devices));
   }
 
   start(sink: (samples: readonly Sample[]) => void): void {
+    this.sink = sink;
     for (const device of this.devices.values()) device.poller.start(sink);
     this.connection.start();
   }
@@ -75,6 +72,27 @@ export class ModbusDriver implements Driver {
     const receipt = await this.device(point.device).writer.write(point as ModbusPoint, value, steps, signal);
     this.device(point.device).poller.noteAnswer();
     return receipt;
+  }
+
+  /** Devices that are the same objects go on; the others are exchanged between two of their polls. */
+  async exchange(devices: readonly DeviceEntry[]): Promise<void> {
+    const gone = [...this.devices.values()].filter(({ entry }) => !devices.includes(entry));
+    await Promise.all(gone.map(({ poller }) => poller.stop()));
+    for (const { entry } of gone) this.devices.delete(entry.name);
+    this.connection.serve(unitsOf(devices));
+    for (const entry of devices) if (!this.devices.has(entry.name)) this.add(entry);
+  }
+
+  stalledFor(now: number): number {
+    return Math.max(0, ...[...this.devices.values()].map(({ poller }) => poller.stalledFor(now)));
+  }
+
+  get hasTried(): boolean {
+    return this.connection.isLost || [...this.devices.values()].every(({ poller }) => poller.hasTried);
+  }
+
+  get roundTrips(): Durations {
+    return this.connection.roundTrips;
   }
 
   connectionStatus(): ConnectionStatus {
@@ -108,12 +126,25 @@ export class ModbusDriver implements Driver {
     }
   }
 
+  private add(entry: DeviceEntry): void {
+    const { connection, log } = this.context;
+    const retries = Number(connection.raw.retries ?? 1);
+    const points = entry.points as readonly ModbusPoint[];
+    const reader = new DeviceReader(readerSettings(entry.name, entry.raw, retries, connection.type), this.connection);
+    const poller = new DevicePoller(entry.name, this.connection, connection.name, points, reader, log, this.devices.size * 5);
+    const writer = new DeviceWriter(reader, this.connection, name => this.device(name).reader);
+    this.devices.set(entry.name, { entry, points, reader, poller, writer });
+    if (this.sink !== undefined) poller.start(this.sink);
+  }
+
   private device(name: string): ModbusDevice {
     const device = this.devices.get(name);
     if (device === undefined) throw new Error(`no device ${name} on this connection`);
     return device;
   }
 }
+
+const unitsOf = (devices: readonly DeviceEntry[]): number => new Set(devices.map(({ raw }) => raw.unit_id ?? 1)).size;
 
 export function readerSettings(name: string, raw: RawMap, retries: number, type: string): DeviceReader['settings'] {
   const base = raw.addressing === 'one_based' ? 1 : 0;

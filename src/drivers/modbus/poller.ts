@@ -1,6 +1,7 @@
 import { ExceptionResponse, ProtocolError, TransportError, wordsOf } from '../../model/errors.ts';
 import { bad, type Reading, type Sample, sampleOf } from '../../model/sample.ts';
 import type { DeviceStatus, Log } from '../driver.ts';
+import type { Bus } from './bus.ts';
 import type { ModbusConnection } from './connection.ts';
 import type { ModbusPoint } from './point.ts';
 import { concernsUnit, type DeviceReader } from './reader.ts';
@@ -30,6 +31,10 @@ export class DevicePoller {
   private readonly log: Log;
   private readonly groups: Group[];
   private readonly offset: number;
+  private readonly bus: Bus;
+  private readonly stopListening: () => void;
+  /** When what it does now was begun; undefined: it sleeps. */
+  private busySince: number | undefined;
   private readonly unions = new Map<string, readonly ModbusPoint[]>();
   private sink: (samples: readonly Sample[]) => void = () => undefined;
   private state: DeviceStatus['state'] = 'starting';
@@ -64,7 +69,8 @@ export class DevicePoller {
     this.offset = offset;
     const intervals = [...new Set(points.map(point => point.pollInterval))].sort((a, b) => a - b);
     this.groups = intervals.map(interval => ({ interval, points: points.filter(point => point.pollInterval === interval), due: 0 }));
-    connection.listen({ connected: ours => this.onConnected(ours), lost: error => this.onLost(error) });
+    this.bus = connection.bus;
+    this.stopListening = connection.listen({ connected: ours => this.onConnected(ours), lost: error => this.onLost(error) });
   }
 
   start(sink: (samples: readonly Sample[]) => void): void {
@@ -75,6 +81,7 @@ export class DevicePoller {
 
   async stop(): Promise<void> {
     this.running = false;
+    this.stopListening();
     this.wake?.();
     await this.loop;
   }
@@ -91,6 +98,18 @@ export class DevicePoller {
       ...(this.cycleMs !== undefined && { cycle_ms: Number(this.cycleMs.toFixed(1)) }),
       plan: this.plan(),
     };
+  }
+
+  /** Milliseconds for which nothing has gone on that should: neither a request of its wire has ended, nor a cycle begun that is due. */
+  stalledFor(now: number): number {
+    if (!this.running) return 0;
+    const since = this.busySince === undefined ? this.nextAt() : Math.max(this.busySince, this.bus.lastEnd);
+    return Math.max(0, now - since);
+  }
+
+  /** Whether it has been read, or was found not to answer, for a first time. */
+  get hasTried(): boolean {
+    return this.state !== 'starting' || this.points.length === 0;
   }
 
   /** Somebody else got an answer of a lost device: it need not wait for its next probe. */
@@ -135,8 +154,10 @@ export class DevicePoller {
         await this.sleep(wait);
         continue;
       }
+      this.busySince = performance.now();
       if (this.state === 'lost') await this.probe();
       else await this.cycle();
+      this.busySince = undefined;
     }
   }
 

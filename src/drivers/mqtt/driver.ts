@@ -95,6 +95,15 @@ export class MqttDriver implements Driver {
     return { wire, mismatch: `the broker took the command${said}; no topic tells the state of ${point.name}, so nothing verifies it` };
   }
 
+  /** It waits for messages, which come when they come. */
+  stalledFor(): number {
+    return 0;
+  }
+
+  get hasTried(): boolean {
+    return this.session.hasTried;
+  }
+
   connectionStatus(): ConnectionStatus {
     return this.session.status();
   }

@@ -118,6 +118,11 @@ export class BrokerSession {
     return this.client?.connected === true && this.state === 'connected';
   }
 
+  /** Whether a session was had, or could not be. */
+  get hasTried(): boolean {
+    return this.connects > 0 || this.state === 'disconnected';
+  }
+
   /** MQTT 5 knows answers to messages, and reasons for a refusal. */
   get version(): 4 | 5 {
     return Number(this.raw.protocol_version ?? 5) as 4 | 5;

@@ -46,7 +46,9 @@ function setUp(points: readonly ModbusPoint[]) {
   const connection = {
     listen: (one: ConnectionListener) => {
       listener = one;
+      return () => undefined;
     },
+    bus: { lastEnd: 0 },
   } as unknown as ModbusConnection;
   const reader = {
     read: async (due: readonly ModbusPoint[]) => {

@@ -1,0 +1,84 @@
+import type { Logger } from 'pino';
+import type { BridgeLog } from '../bridge.ts';
+import type { Log } from '../drivers/driver.ts';
+
+/** A message that comes again within this time is counted, and told once at the end of it. */
+const WINDOW = 60_000;
+/** Different messages that are kept an eye on. */
+const MOST = 1000;
+
+interface Seen {
+  readonly say: (message: string) => void;
+  readonly message: string;
+  readonly since: number;
+  again: number;
+}
+
+/** A log in which trouble that goes on does not fill the disk: the first of its kind is told, and then how often it came. */
+export class FoldedLog implements BridgeLog {
+  private readonly root: Logger;
+  private readonly facts: object;
+  private readonly seen: Map<string, Seen>;
+
+  constructor(root: Logger, facts: object = {}, seen: Map<string, Seen> = new Map()) {
+    this.root = root;
+    this.facts = facts;
+    this.seen = seen;
+    if (seen.size > 0 || Object.keys(facts).length > 0) return;
+    setInterval(() => this.settle(performance.now()), 1000).unref();
+  }
+
+  get level(): string {
+    return this.root.level;
+  }
+
+  set level(level: string) {
+    this.root.level = level;
+  }
+
+  /** The level is the root's, whenever it changes. */
+  child(facts: object): Log {
+    return new FoldedLog(this.root, { ...this.facts, ...facts }, this.seen);
+  }
+
+  /** Whoever asks to see everything sees everything. */
+  debug(fields: object, message: string): void {
+    this.root.debug({ ...this.facts, ...fields }, message);
+  }
+
+  info(fields: object, message: string): void {
+    this.tell('info', fields, message);
+  }
+
+  warn(fields: object, message: string): void {
+    this.tell('warn', fields, message);
+  }
+
+  private tell(level: 'info' | 'warn', fields: object, message: string): void {
+    const all = { ...this.facts, ...fields };
+    const key = JSON.stringify([level, this.facts, message]);
+    const known = this.seen.get(key);
+    if (known !== undefined) {
+      known.again++;
+      return;
+    }
+    const say = (text: string): void => this.root[level](all, text);
+    say(message);
+    this.seen.set(key, { say, message, since: performance.now(), again: 0 });
+    const [oldest] = this.seen;
+    if (this.seen.size > MOST && oldest !== undefined) this.end(...oldest);
+  }
+
+  private settle(now: number): void {
+    // Those that came first are over first.
+    for (const [key, seen] of this.seen) {
+      if (now - seen.since < WINDOW) return;
+      this.end(key, seen);
+    }
+  }
+
+  private end(key: string, { say, message, again }: Seen): void {
+    this.seen.delete(key);
+    if (again > 0) say(`${message} (${again} more times in the last minute)`);
+  }
+}

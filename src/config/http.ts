@@ -1,0 +1,311 @@
+import { createSecureContext } from 'node:tls';
+import {
+  type CallerEntry,
+  type CertificateEntry,
+  type HttpSettings,
+  hasAuthentication,
+  isLoopback,
+  type JwtSettings,
+  type TlsSettings,
+  type TokenEntry,
+} from '../model/access.ts';
+import { wordsOf } from '../model/errors.ts';
+import { count, type JsonSchema, object, size } from '../model/json-schema.ts';
+import { DEFAULT_LIMITS, type HttpLimits } from '../model/limits.ts';
+import { type ConfigPath, mapOf, type RawMap } from '../model/protocol.ts';
+import { ROLES, type Role } from '../model/role.ts';
+import { parseSize } from '../model/size.ts';
+
+type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
+
+/** Signatures with a public key: a shared secret would let every holder make tokens, and `none` everybody. */
+const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'] as const;
+const DEFAULT_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'];
+
+const caller = {
+  name: {
+    pattern: '^[a-z][a-z0-9-]*$',
+    maxLength: 48,
+    expected: 'a name of a-z, 0-9 and -',
+    description: 'Names the caller in the record',
+  },
+  role: { enum: [...ROLES], description: 'What it may do' },
+  approves: { type: 'boolean', default: false, description: 'A person, who decides about writes that wait, and opens no MCP' },
+};
+
+const tokens: JsonSchema = {
+  type: 'array',
+  minItems: 1,
+  items: object(
+    {
+      ...caller,
+      sha256: {
+        type: 'string',
+        pattern: '^[0-9a-f]{64}$',
+        expected: 'a hash as `fieldbridge token` makes it',
+        description: 'Hash of the token',
+      },
+    },
+    ['name', 'role', 'sha256'],
+  ),
+  description: 'Bearer tokens, as `fieldbridge token` makes them; nobody calls without one then',
+};
+
+const certificates: JsonSchema = {
+  type: 'array',
+  minItems: 1,
+  items: object(
+    {
+      ...caller,
+      common_name: { type: 'string', minLength: 1, description: "Common name of the certificate's subject" },
+      fingerprint: {
+        type: 'string',
+        pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$',
+        expected: 'a SHA-256 of 64 hexadecimal digits, as `openssl x509 -fingerprint -sha256` prints it',
+        description: 'SHA-256 of the certificate',
+      },
+    },
+    ['name', 'role'],
+    { exactlyOne: ['common_name', 'fingerprint'] },
+  ),
+  description: 'Client certificates by name; `tls.client_ca` says who signs them',
+};
+
+const jwt: JsonSchema = object(
+  {
+    issuer: { type: 'string', minLength: 1, description: 'Who makes the tokens: exactly what stands in their claim iss' },
+    audience: {
+      type: 'string',
+      minLength: 1,
+      description: 'Whom the tokens are made for: the address of the MCP endpoint, as clients reach it',
+    },
+    jwks: {
+      type: 'string',
+      pattern: '^https?://',
+      expected: 'an address such as https://id.example/jwks.json',
+      description: "Address of the authorization server's keys",
+    },
+    role_claim: { type: 'string', minLength: 1, default: 'role', description: 'Claim that names the role; with dots where it lies deeper' },
+    algorithms: {
+      type: 'array',
+      minItems: 1,
+      items: { enum: [...ALGORITHMS] },
+      default: DEFAULT_ALGORITHMS,
+      description: 'Signatures that are accepted',
+    },
+  },
+  ['issuer', 'audience', 'jwks'],
+  { description: 'Tokens of an OAuth 2.1 authorization server' },
+);
+
+const certificateFile = (description: string): JsonSchema => ({ type: 'string', minLength: 1, fileContent: true, description });
+
+/** The grammar of `http`. */
+export const http: JsonSchema = object(
+  {
+    listen: {
+      type: 'string',
+      pattern: '^(\\[[0-9a-fA-F:.]+\\]|[^:\\s\\[\\]]+):\\d{1,5}$',
+      expected: 'an address and a port such as 127.0.0.1:8502',
+      default: '127.0.0.1:8502',
+      description: 'Address and port; one that other machines reach needs `auth` and `tls`',
+    },
+    path: {
+      type: 'string',
+      pattern: '^/[A-Za-z0-9._~/-]*$',
+      expected: 'a path such as /mcp',
+      default: '/mcp',
+      description: 'The path of the MCP endpoint',
+    },
+    allowed_hosts: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Host names that a request may name besides the loopback ones and the address in `listen`',
+    },
+    allowed_origins: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Host names of web pages that may call the bridge from a browser',
+    },
+    limits: object(
+      {
+        body: size('Largest request', '64kB'),
+        connections: count('Most connections at a time', DEFAULT_LIMITS.connections),
+        sessions: count('Most sessions of clients older than 2026-07-28', DEFAULT_LIMITS.sessions),
+        streams: count('Most streams of notifications at a time', DEFAULT_LIMITS.streams),
+        streams_per_principal: count('Most streams of one caller', DEFAULT_LIMITS.streamsPerPrincipal),
+        uris_per_stream: count('Most resources that one connection subscribes to', DEFAULT_LIMITS.urisPerStream),
+        unsent: size('Bytes that wait for a client that does not read; beyond it, it is cut', '1MB'),
+        requests_per_second: count(
+          'Most requests of one caller in a second, after twice as many at once',
+          DEFAULT_LIMITS.requestsPerSecond,
+        ),
+      },
+      [],
+      { description: 'Bounds on clients' },
+    ),
+    tls: object(
+      {
+        cert: certificateFile("File of the listener's certificate, with those between it and its authority, in PEM"),
+        key: certificateFile('File of its key, in PEM'),
+        client_ca: certificateFile('File of the authority that signs the certificates of clients; nobody calls without one then'),
+      },
+      ['cert', 'key'],
+      { description: 'Certificate and key of the listener; new ones are taken up as their files change' },
+    ),
+    auth: object({ tokens, certificates, jwt }, [], { description: 'Who may call the bridge' }),
+    insecure: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Listens where other machines can reach it although authentication or TLS is missing; without authentication they only read',
+    },
+  },
+  [],
+  { description: 'The Streamable HTTP listener' },
+);
+
+const textsOf = (value: unknown): readonly string[] =>
+  Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
+
+/** @param fileOf the file that the text at a path came from */
+export function compileHttp(raw: RawMap, fileOf: (path: ConfigPath) => string | undefined, report: Report, warn: Report): HttpSettings {
+  const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(String(raw.listen ?? '127.0.0.1:8502')) ?? [];
+  const host = bracketed ?? plain ?? '127.0.0.1';
+  const port = Number(portText ?? 8502);
+  if (port > 65535) report(['http', 'listen'], `a port is at most 65535; got ${port}`);
+  const auth = mapOf(raw.auth);
+  const tls = compileTls(raw.tls, fileOf, report);
+  const tokens = compileTokens(auth.tokens, report);
+  const certificates = compileCertificates(auth.certificates, tokens, report);
+  if (certificates.length > 0 && tls !== undefined && tls.clientCa === undefined)
+    report(['http', 'auth', 'certificates'], 'who signs the certificates of clients has to be said in http.tls.client_ca', 'key');
+  if (certificates.length > 0 && raw.tls === undefined)
+    report(['http', 'auth', 'certificates'], 'certificates of clients need http.tls with client_ca', 'key');
+  const settings: HttpSettings = {
+    host,
+    port,
+    path: String(raw.path ?? '/mcp'),
+    allowedHosts: [...textsOf(raw.allowed_hosts), ...(isLoopback(host) || isEvery(host) ? [] : [host])],
+    allowedOrigins: textsOf(raw.allowed_origins),
+    limits: compileLimits(mapOf(raw.limits)),
+    ...(tls !== undefined && { tls }),
+    tokens,
+    certificates,
+    ...compileJwt(auth.jwt, report),
+  };
+  if (!isLoopback(host)) checkExposure(raw, settings, report, warn);
+  return settings;
+}
+
+const isEvery = (host: string): boolean => host === '0.0.0.0' || host === '::';
+
+/** What other machines can reach is protected, or said to be unprotected by whoever wrote the map. */
+function checkExposure(raw: RawMap, settings: HttpSettings, report: Report, warn: Report): void {
+  const { host, port } = settings;
+  // What is mistaken in itself was told; it is not missing.
+  const lacks = [
+    ...(raw.auth === undefined && !hasAuthentication(settings) ? ['authentication (http.auth)'] : []),
+    ...(raw.tls === undefined ? ['TLS (http.tls)'] : []),
+  ].join(' and ');
+  if (lacks !== '' && raw.insecure === true)
+    warn(
+      ['http', 'insecure'],
+      `${host} can be reached from other machines without ${lacks}: whoever can, reads the plant${raw.tls === undefined ? ', and what is sent' : ''}`,
+    );
+  else if (lacks !== '')
+    report(
+      ['http', 'listen'],
+      `${host} can be reached from other machines, which needs ${lacks}; add it, or listen on a loopback address such as 127.0.0.1:${port}, or write \`insecure: true\` where something else protects it`,
+    );
+  if (isEvery(host) && settings.allowedHosts.length === 0)
+    warn(
+      ['http', 'listen'],
+      'a request names the host that it is for, and only loopback names are accepted; list the names of this machine in http.allowed_hosts',
+    );
+}
+
+function compileTls(raw: unknown, fileOf: (path: ConfigPath) => string | undefined, report: Report): TlsSettings | undefined {
+  const { cert, key, client_ca } = mapOf(raw);
+  if (typeof cert !== 'string' || typeof key !== 'string') return undefined;
+  const at = (name: string): string | undefined => fileOf(['http', 'tls', name]);
+  const [certFile, keyFile, caFile] = [at('cert'), at('key'), at('client_ca')];
+  const settings: TlsSettings = {
+    cert,
+    key,
+    ...(typeof client_ca === 'string' && { clientCa: client_ca }),
+    files: {
+      ...(certFile !== undefined && { cert: certFile }),
+      ...(keyFile !== undefined && { key: keyFile }),
+      ...(caFile !== undefined && { clientCa: caFile }),
+    },
+  };
+  try {
+    createSecureContext({ cert, key, ca: settings.clientCa });
+  } catch (error) {
+    report(['http', 'tls'], `certificate and key can not be used: ${wordsOf(error)}`, 'key');
+    return undefined;
+  }
+  return settings;
+}
+
+function compileTokens(raw: unknown, report: Report): readonly TokenEntry[] {
+  const names = new Set<string>();
+  return (Array.isArray(raw) ? raw : []).map((entry, i) => {
+    const { sha256 } = mapOf(entry);
+    return { ...compileCaller(entry, names, ['http', 'auth', 'tokens', i], report), sha256: String(sha256) };
+  });
+}
+
+function compileCertificates(raw: unknown, known: readonly CallerEntry[], report: Report): readonly CertificateEntry[] {
+  const names = new Set(known.map(({ name }) => name));
+  return (Array.isArray(raw) ? raw : []).map((entry, i) => {
+    const { common_name, fingerprint } = mapOf(entry);
+    return {
+      ...compileCaller(entry, names, ['http', 'auth', 'certificates', i], report),
+      ...(common_name !== undefined && { commonName: String(common_name) }),
+      ...(fingerprint !== undefined && {
+        fingerprint: String(fingerprint).replaceAll(':', '').toUpperCase().match(/../g)?.join(':') ?? '',
+      }),
+    };
+  });
+}
+
+function compileCaller(raw: unknown, names: Set<string>, path: ConfigPath, report: Report): CallerEntry {
+  const { name, role, approves } = mapOf(raw);
+  if (names.has(String(name))) report([...path, 'name'], `${String(name)} is the name of another caller already`);
+  names.add(String(name));
+  return { name: String(name), role: role as Role, approves: approves === true };
+}
+
+function compileJwt(raw: unknown, report: Report): { jwt?: JwtSettings } {
+  const { issuer, audience, jwks, role_claim, algorithms } = mapOf(raw);
+  if (typeof issuer !== 'string' || typeof audience !== 'string' || typeof jwks !== 'string') return {};
+  const path = ['http', 'auth', 'jwt', 'jwks'];
+  if (!URL.canParse(jwks)) report(path, 'expected an address such as https://id.example/jwks.json');
+  else if (new URL(jwks).protocol === 'http:' && !isLoopback(new URL(jwks).hostname.replace(/^\[|\]$/g, '')))
+    report(path, 'keys that came without TLS could be anybody’s; an address with https is expected');
+  return {
+    jwt: {
+      issuer,
+      audience,
+      jwks,
+      roleClaim: String(role_claim ?? 'role'),
+      algorithms: algorithms === undefined ? DEFAULT_ALGORITHMS : textsOf(algorithms),
+    },
+  };
+}
+
+function compileLimits(raw: RawMap): HttpLimits {
+  const number = (value: unknown, byDefault: number): number => (value === undefined ? byDefault : Number(value));
+  return {
+    body: parseSize(raw.body) ?? DEFAULT_LIMITS.body,
+    connections: number(raw.connections, DEFAULT_LIMITS.connections),
+    sessions: number(raw.sessions, DEFAULT_LIMITS.sessions),
+    streams: number(raw.streams, DEFAULT_LIMITS.streams),
+    streamsPerPrincipal: number(raw.streams_per_principal, DEFAULT_LIMITS.streamsPerPrincipal),
+    urisPerStream: number(raw.uris_per_stream, DEFAULT_LIMITS.urisPerStream),
+    unsent: parseSize(raw.unsent) ?? DEFAULT_LIMITS.unsent,
+    requestsPerSecond: number(raw.requests_per_second, DEFAULT_LIMITS.requestsPerSecond),
+  };
+}
