@@ -200,7 +200,8 @@ export function showPath(path: ConfigPath): string {
 
 function displayName(path: string): string {
   const short = relative(process.cwd(), resolve(path));
-  return short.startsWith('..') ? path : short;
+  // Seen from the root, where services run, a path without its slash would look like another.
+  return short.startsWith('..') || process.cwd() === '/' ? path : short;
 }
 
 function yamlMessage(message: string): string {

@@ -25,7 +25,7 @@ test('the commands that the README names are there', () => {
 });
 
 test('links between the documents lead somewhere', () => {
-  for (const document of ['README.md', 'docs/configuration.md', 'docs/mcp.md', 'docs/modbus.md', 'docs/safety.md']) {
+  for (const document of ['README.md', 'docs/configuration.md', 'docs/mcp.md', 'docs/modbus.md', 'docs/operation.md', 'docs/safety.md']) {
     for (const [, target = ''] of read(document).matchAll(/\]\(([^)#:]+)\)/g))
       expect(existsSync(join(ROOT, document, '..', target)), `${document}: ${target}`).toBe(true);
   }

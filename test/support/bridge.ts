@@ -7,6 +7,7 @@ import pino from 'pino';
 import { onTestFinished } from 'vitest';
 import { stringify } from 'yaml';
 import { Bridge } from '../../src/bridge.ts';
+import { askBridge } from '../../src/cli/door.ts';
 import type { PublicSample } from '../../src/model/sample.ts';
 import type { WriteOutcome } from '../../src/model/write.ts';
 import { readConfig } from '../../src/protocols.ts';
@@ -91,9 +92,11 @@ export class TestBridge {
   readonly folder: string;
 
   private readonly bridge: Bridge;
+  private readonly files: readonly string[];
 
-  private constructor(bridge: Bridge, endpoint: string, folder: string) {
+  private constructor(bridge: Bridge, endpoint: string, folder: string, files: readonly string[]) {
     this.bridge = bridge;
+    this.files = files;
     this.endpoint = endpoint;
     this.folder = folder;
   }
@@ -114,6 +117,7 @@ export class TestBridge {
       bridge: { name: 'test' },
       http: { listen: '127.0.0.1:0', limits: { requests_per_second: 10_000 } },
       safety: { audit: join(folder, 'audit.jsonl') },
+      log: { level: 'silent' },
     };
     // A shipped map has a port of its own, which only one test could have.
     const files = [...(options.files ?? []), writeYaml(folder, common, 'common.yaml'), writeYaml(folder, map)];
@@ -122,10 +126,21 @@ export class TestBridge {
       readOnly: options.readOnly === true,
       log: pino({ level: 'silent' }),
     });
-    const test = new TestBridge(bridge, await bridge.listen(), folder);
+    const test = new TestBridge(bridge, await bridge.listen(), folder, files);
     onTestFinished(() => bridge.stop());
     bridge.start();
     return test;
+  }
+
+  /** A person approves a write that waits, at the control door. */
+  async decide(id: string): Promise<unknown> {
+    return (await askBridge(`${this.auditFile}.control`, { ask: 'approve', id, by: 'anna' })).outcome;
+  }
+
+  /** Another map in place of the one that it was started with, as a reload takes it up. */
+  async reload(map: object | string): Promise<void> {
+    writeYaml(this.folder, map);
+    await this.bridge.reload(readConfig(this.files));
   }
 
   /** Sessions and streams of clients over HTTP that are open now. */
@@ -137,13 +152,18 @@ export class TestBridge {
     return join(this.folder, 'audit.jsonl');
   }
 
-  async client(revision: Revision = '2026-07-28', token?: string): Promise<Client> {
-    const client = new Client({ name: 'test', version: '1' }, clientOptions(revision));
-    const authorized = token === undefined ? {} : { requestInit: { headers: { authorization: `Bearer ${token}` } } };
-    await client.connect(new StreamableHTTPClientTransport(new URL(this.endpoint), authorized));
-    onTestFinished(() => client.close());
-    return client;
+  async client(revision?: Revision, token?: string): Promise<Client> {
+    return await connectTo(this.endpoint, revision, token);
   }
+}
+
+/** A client of a bridge that runs; it goes with the test. */
+export async function connectTo(endpoint: string, revision: Revision = '2026-07-28', token?: string): Promise<Client> {
+  const client = new Client({ name: 'test', version: '1' }, clientOptions(revision));
+  const authorized = token === undefined ? {} : { requestInit: { headers: { authorization: `Bearer ${token}` } } };
+  await client.connect(new StreamableHTTPClientTransport(new URL(endpoint), authorized));
+  onTestFinished(() => client.close());
+  return client;
 }
 
 /** Asks again and again until the answer pleases, or says what it last was. */

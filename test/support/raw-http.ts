@@ -61,10 +61,14 @@ export const initialize = (protocolVersion = '2025-11-25'): string =>
   rpc('initialize', { protocolVersion, capabilities: {}, clientInfo: { name: 'raw', version: '1' } }, 1);
 
 /** A session of an older client. @returns the headers that name it */
-export async function openSession(endpoint: string, revision = '2025-11-25'): Promise<Record<string, string>> {
-  const opened = await send(endpoint, { body: initialize(revision) });
+export async function openSession(
+  endpoint: string,
+  revision = '2025-11-25',
+  more: Record<string, string> = {},
+): Promise<Record<string, string>> {
+  const opened = await send(endpoint, { headers: more, body: initialize(revision) });
   const headers = { 'mcp-session-id': String(opened.headers['mcp-session-id']), 'mcp-protocol-version': revision };
-  await send(endpoint, { headers, body: JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }) });
+  await send(endpoint, { headers: { ...headers, ...more }, body: JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }) });
   return headers;
 }
 

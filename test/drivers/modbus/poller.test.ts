@@ -43,12 +43,13 @@ function setUp(points: readonly ModbusPoint[]) {
   const samples: Sample[] = [];
   const device = { takes: 1, answers: true };
   let listener: ConnectionListener | undefined;
+  const bus = { lastEnd: 0 };
   const connection = {
     listen: (one: ConnectionListener) => {
       listener = one;
       return () => undefined;
     },
-    bus: { lastEnd: 0 },
+    bus,
   } as unknown as ModbusConnection;
   const reader = {
     read: async (due: readonly ModbusPoint[]) => {
@@ -66,6 +67,7 @@ function setUp(points: readonly ModbusPoint[]) {
     samples,
     device,
     poller,
+    bus,
     connected: (ours = false) => listener?.connected(ours),
     lost: () => listener?.lost(new Error('gone')),
   };
@@ -106,6 +108,25 @@ test('a device that is too slow: late cycles are counted and skipped, never pile
   const stopping = poller.stop();
   await vi.advanceTimersByTimeAsync(1000);
   await stopping;
+});
+
+test('a poller that hangs shows it; one that sleeps, waits for its connection, or whose wire goes on does not', async () => {
+  const { poller, device, bus, connected } = setUp([point('a', 1000)]);
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(poller.stalledFor(performance.now())).toBe(0);
+  connected();
+  await vi.advanceTimersByTimeAsync(10_400);
+  expect(poller.stalledFor(performance.now())).toBe(0);
+  device.takes = 60_000;
+  await vi.advanceTimersByTimeAsync(20_600);
+  expect(poller.stalledFor(performance.now())).toBeCloseTo(20_000, -3);
+  // A slow device of the same wire has its turn, and its requests end.
+  bus.lastEnd = performance.now();
+  expect(poller.stalledFor(performance.now())).toBe(0);
+  device.takes = 1;
+  const stopped = poller.stop();
+  await vi.advanceTimersByTimeAsync(60_000);
+  await stopped;
 });
 
 describe('a device that is lost', () => {
