@@ -9,7 +9,7 @@ import type { Value } from '../model/value.ts';
 const LIMITS = { maxAstNodes: 500, maxDepth: 40, maxListElements: 100, maxMapEntries: 100, maxCallArguments: 16 };
 const MAX_LENGTH = 2000;
 
-/** CEL knows no arithmetic between 2 and 2.5; an engineer does. */
+/** CEL knows no arithmetic between 2 and 2.5, and does not compare 2.0 with 2; an engineer does. */
 export function withMixedNumbers(environment: Environment): Environment {
   const operators: readonly (readonly [string, (a: number, b: number) => number])[] = [
     ['+', (a, b) => a + b],
@@ -22,6 +22,8 @@ export function withMixedNumbers(environment: Environment): Environment {
     environment.registerOperator(`double ${sign} int: double`, handler);
     environment.registerOperator(`int ${sign} double: double`, handler);
   }
+  // With it come the other way round, and `!=`.
+  environment.registerOperator('double == int: bool', (a: number | bigint, b: number | bigint) => Number(a) === Number(b));
   return environment;
 }
 
@@ -55,6 +57,7 @@ export class Expression {
     } catch (error) {
       throw new ExpressionError(summary(error));
     }
+    checkCost(parsed.ast);
     const points = [...references(parsed.ast)].map(name => {
       const point = plant.points.get(name);
       if (point !== undefined) return point;
@@ -143,6 +146,36 @@ function references(node: ASTNode): Set<string> {
   };
   walk(node);
   return found;
+}
+
+/**
+ * What an expression takes to evaluate stays in bounds that its length sets: list functions inside one another multiply, and so do names
+ * for parts of the expression; a pattern may go back on itself for longer than anybody waits.
+ *
+ * @throws ExpressionError
+ */
+function checkCost(ast: ASTNode): void {
+  const walk = (value: unknown, inside: boolean): void => {
+    if (Array.isArray(value)) {
+      for (const item of value) walk(item, inside);
+      return;
+    }
+    if (typeof value !== 'object' || value === null || !('op' in value)) return;
+    const { op, args } = value as ASTNode;
+    if (op !== 'rcall') {
+      walk(args, inside);
+      return;
+    }
+    const [name, receiver, rest] = args as unknown as [string, ASTNode, ASTNode[]];
+    if (name === 'matches') throw new ExpressionError('matches() is not available here; use startsWith(), endsWith() or contains()');
+    const isMacro = rest.length > 1 && isIdentifier(rest[0]);
+    if (isMacro && inside)
+      throw new ExpressionError(`${name}() can not stand inside another function that goes through a list or names a part`);
+    // What a list function goes through is made once, before it.
+    walk(receiver, inside);
+    for (const one of rest) walk(one, inside || isMacro);
+  };
+  walk(ast, false);
 }
 
 /** The evaluator's own words without its drawing of the place. */

@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify';
 import { endpointOf, type HttpSettings, type TlsSettings } from '../model/access.ts';
 import { systemReason } from '../model/errors.ts';
 import { buildApp, type Served } from './app.ts';
+import { Seats } from './seats.ts';
 import { CertificateWatch, tlsOptions } from './tls.ts';
 
 const SERVER = {
@@ -29,6 +30,7 @@ export class HttpListener {
   private readonly behind: Served;
   private readonly responses = new Map<ServerResponse, number | undefined>();
   private readonly watcher: NodeJS.Timeout;
+  private readonly seats: Seats;
   private settings: HttpSettings;
   private app: FastifyInstance | undefined;
   private certificates: CertificateWatch | undefined;
@@ -36,11 +38,16 @@ export class HttpListener {
   constructor(settings: HttpSettings, behind: Behind) {
     this.settings = settings;
     this.behind = { ...behind, watch: response => this.watch(response) };
-    const handle: RequestListener = (request, response) => void this.app?.routing(request, response);
+    this.seats = new Seats(settings.limits.connections);
+    const handle: RequestListener = (request, response) => {
+      this.seats.busy(request, response);
+      this.app?.routing(request, response);
+    };
     this.server =
       settings.tls === undefined
         ? createServer(SERVER, handle)
         : createTlsServer({ ...SERVER, ...tlsOptions(settings.tls), handshakeTimeout: HANDSHAKE_TIMEOUT }, handle);
+    this.server.on('connection', socket => this.seats.take(socket));
     // Who sends no HTTP, or no TLS, hears nothing and is let go of.
     this.server.on('clientError', (_error, socket) => socket.destroy());
     this.watcher = setInterval(() => this.cutSlowReaders(), 1000);
@@ -73,7 +80,7 @@ export class HttpListener {
     const before = this.app;
     this.settings = settings;
     this.app = app;
-    this.server.maxConnections = settings.limits.connections;
+    this.seats.allow(settings.limits.connections);
     await before?.close();
     this.certificates?.stop();
     const { tls } = settings;
