@@ -9,7 +9,8 @@ export default defineConfig({
     pool: 'forks',
     // No module of the project keeps state, so each is loaded once for all files of a worker.
     isolate: false,
-    maxWorkers: 2,
+    // Many tests wait for a clock; one more than there are cores uses what they leave.
+    maxWorkers: 3,
     reporters: ['default', new SummaryReporter()],
   },
 });

@@ -20,7 +20,7 @@ try {
   cpSync(join(root, 'packaging/bundle-start.mjs'), join(server, 'start.mjs'));
   writeFileSync(join(folder, 'manifest.json'), `${JSON.stringify({ ...read('packaging/bundle-manifest.json'), version }, null, 2)}\n`);
   // Nothing that a dependency would do at its installation is needed: what is native comes built, for every platform.
-  run('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], server);
+  run('npm', ['ci', '--omit=dev', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'], server);
   const mcpb = join(root, 'node_modules/@anthropic-ai/mcpb/dist/cli/cli.js');
   run(process.execPath, [mcpb, 'validate', 'manifest.json'], folder);
   run(process.execPath, [mcpb, 'pack', '.', target], folder);

@@ -473,7 +473,7 @@ export class Control {
       wire,
     });
     progress.intended = true;
-    this.rate.note(request.point.name);
+    this.rate.note(request.point);
     return true;
   }
 

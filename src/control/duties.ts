@@ -76,7 +76,7 @@ export class Duties {
       if (point?.write === undefined) continue;
       const [id, at] = [String(record.audit_id), Date.parse(record.time)];
       const isRelease = record.release === true || record.lease_end === true;
-      if (record.kind === 'intent' && !isRelease && Date.now() - at < DAY) note(point.name, at);
+      if (record.kind === 'intent' && !isRelease && point.write.maxPerDay !== undefined && Date.now() - at < DAY) note(point.name, at);
       if (record.kind === 'intent' && record.pulse !== undefined) pulses.set(id, point);
       if (record.kind === 'outcome') pulses.delete(id);
       if (record.kind !== 'intent' || point.write.lease === undefined) continue;

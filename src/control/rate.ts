@@ -1,5 +1,6 @@
 import { TokenBucket } from '../model/bucket.ts';
 import { DAY } from '../model/duration.ts';
+import type { Point } from '../model/point.ts';
 import type { WriteHistory } from './gates.ts';
 
 /** No limit of a day is higher than what is remembered of it. */
@@ -37,10 +38,10 @@ export class WriteRate implements WriteHistory {
   }
 
   /** A request goes to the wire now. */
-  note(point: string): void {
+  note({ name, write }: Point): void {
     this.bucket.take();
-    this.last.set(point, performance.now());
-    this.recall(point, Date.now());
+    this.last.set(name, performance.now());
+    if (write?.maxPerDay !== undefined) this.recall(name, Date.now());
   }
 
   /** A request went to the wire at that time, perhaps in an earlier run. Times come in order. */
