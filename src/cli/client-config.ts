@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { endpointOf } from '../model/access.ts';
+import { endpointOf, type HttpSettings } from '../model/access.ts';
 import { nearest } from '../model/text.ts';
 import { clientSnippets, type Snippet } from './client-snippets.ts';
 import { readConfigAloud } from './config.ts';
@@ -10,11 +10,17 @@ export interface ClientConfigOptions {
   readonly transport?: Snippet['transport'];
 }
 
+/** How clients call a listener that has no address of its own, or a name in its certificate. */
+function nameOf({ host, allowedHosts, tls }: HttpSettings): string {
+  const isEvery = host === '0.0.0.0' || host === '::';
+  return (tls !== undefined || isEvery ? allowedHosts[0]?.replace(/:\d+$/, '') : undefined) ?? (isEvery ? '127.0.0.1' : host);
+}
+
 /** Prints what to paste into each known client, for a bridge with this map. Opens no connection. */
 export function clientConfig(files: readonly string[], { client, transport }: ClientConfigOptions): void {
   const { http } = readConfigAloud(files);
   const main = fileURLToPath(new URL('../main.js', import.meta.url));
-  const endpoint = endpointOf(http);
+  const endpoint = endpointOf({ ...http, host: nameOf(http) });
   const all = clientSnippets({
     endpoint,
     // A client that is no shell knows neither its PATH nor its folder.
@@ -32,8 +38,10 @@ export function clientConfig(files: readonly string[], { client, transport }: Cl
   const chosen = all.filter(
     one => (wanted === undefined || one.client === wanted) && (transport === undefined || one.transport === transport),
   );
+  // It is shown once, by `fieldbridge token`, and stands in no map.
+  const token = http.tokens.length > 0 ? '; add the header Authorization: Bearer TOKEN, or FIELDBRIDGE_TOKEN for --attach' : '';
   for (const { client: name, transport: by, where, text } of chosen)
     process.stdout.write(
-      `# ${name}, over ${by === 'http' ? 'HTTP, to a bridge that runs' : 'stdio, a bridge of its own'}: ${where}\n${text}\n\n`,
+      `# ${name}, over ${by === 'http' ? `HTTP, to a bridge that runs${token}` : 'stdio, a bridge of its own'}: ${where}\n${text}\n\n`,
     );
 }

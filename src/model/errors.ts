@@ -75,6 +75,8 @@ export class RefusedByDevice extends Error {
 
 export const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+const UNTRUSTED = 'its certificate is of an authority that is not trusted here; NODE_EXTRA_CA_CERTS names one that is';
+
 /** Why the operating system said no, in words. */
 export function systemReason(error: unknown): string {
   const code = (error as NodeJS.ErrnoException | undefined)?.code;
@@ -87,6 +89,11 @@ export function systemReason(error: unknown): string {
     EEXIST: 'a part of its path is not a folder',
     ENOSPC: 'the disk is full',
     EROFS: 'the file system is read-only',
+    UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+    SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+    DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+    ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
+    CERT_HAS_EXPIRED: 'its certificate has expired',
   };
   return (code !== undefined ? known[code] : undefined) ?? code ?? wordsOf(error);
 }

@@ -2,9 +2,11 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { MemoryUnit } from '../../simulators/modbus-server.ts';
 import { callTool, deviceMap, readSamples, TestBridge, until, writePoint } from '../support/bridge.ts';
+import { Mosquitto } from '../support/mosquitto.ts';
 import { startPlc } from '../support/plc.ts';
 import { EventReader, initialize, modern, open, openSession, rpc, send } from '../support/raw-http.ts';
 import { safePlant } from '../support/safe-plant.ts';
+import { needsSystem } from '../support/system.ts';
 
 const WRITES = { safety: { writes: 'enabled' } };
 
@@ -209,3 +211,45 @@ describe('another map, and writes', () => {
     expect((await goodOnes(client, ['d.q']))[0]?.unit).toBe('bar');
   });
 });
+
+test.skipIf(needsSystem('mosquitto'))(
+  'a broker whose devices change is met anew; what is published goes on, and another broker is not touched',
+  async () => {
+    const [broker, quiet] = [await Mosquitto.start(), await Mosquitto.start()];
+    const outside = await broker.client();
+    const heard: string[] = [];
+    outside.on('message', (topic, payload) => void heard.push(`${topic} ${payload.toString()}`));
+    await outside.subscribeAsync(['fieldbridge/+/status', 'plant/#']);
+    await outside.publishAsync('a/p', '1', { retain: true, qos: 1 });
+    await outside.publishAsync('a/q', '2', { retain: true, qos: 1 });
+    await (await quiet.client()).publishAsync('b/r', '3', { retain: true, qos: 1 });
+    const map = (points: object) => ({
+      connections: { one: { type: 'mqtt', url: broker.url }, two: { type: 'mqtt', url: quiet.url } },
+      devices: {
+        a: { connection: 'one', points: { p: { topic: 'a/p', type: 'float64' }, ...points } },
+        b: { connection: 'two', points: { r: { topic: 'b/r', type: 'float64' } } },
+      },
+      publish: { connection: 'one', points: 'a.*', topic: 'plant/{device}/{point}', store: 'off' },
+    });
+    const bridge = await TestBridge.start(map({}));
+    const client = await bridge.client();
+    const connects = async () => {
+      const { connections } = (await callTool(client, 'get_status')).structured as { connections: { name: string; connects: number }[] };
+      return Object.fromEntries(connections.map(one => [one.name, one.connects]));
+    };
+    await goodOnes(client, ['a.p', 'b.r']);
+    await bridge.reload(map({ q: { topic: 'a/q', type: 'float64' } }));
+    const [p, q, r] = await goodOnes(client, ['a.p', 'a.q', 'b.r']);
+    expect([p?.value, q?.value, r?.value]).toEqual([1, 2, 3]);
+    expect(await connects()).toEqual({ one: 1, two: 1 });
+    await until(
+      () => heard,
+      list => list.some(text => text.startsWith('plant/a/q')) && list.at(-1) !== 'fieldbridge/test/status offline',
+    );
+    expect(heard.filter(text => text.startsWith('fieldbridge/'))).toEqual([
+      'fieldbridge/test/status online',
+      'fieldbridge/test/status offline',
+      'fieldbridge/test/status online',
+    ]);
+  },
+);

@@ -177,7 +177,7 @@ export async function until<T>(ask: () => Promise<T> | T, pleases: (answer: T) =
   }
 }
 
-/** A map of one device on a Modbus/TCP server of this machine. */
+/** A map of one device on a Modbus/TCP server of this machine, which may be busy for a while. */
 export function deviceMap(
   port: number,
   points: object,
@@ -188,7 +188,7 @@ export function deviceMap(
     connections: {
       plc: { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '300ms', reconnect: { initial: '50ms', max: '200ms' }, ...connection },
     },
-    devices: { d: { connection: 'plc', poll_interval: '50ms', ...device, points } },
+    devices: { d: { connection: 'plc', poll_interval: '50ms', stale_after: '1s', ...device, points } },
     ...rest,
   };
 }

@@ -49,7 +49,8 @@ export function getStatus(status: () => BridgeStatus): Tool {
         lines.push(
           `write ${id}: ${state}${state === 'waiting' ? ` until ${expires}` : ''}${outcome === undefined ? '' : `, ${outcome.status}${outcome.reason === undefined ? '' : ` (${outcome.reason})`}`}. ${question}`,
         );
-      return Promise.resolve(answer(now, lines.join('\n')));
+      const fieldText = [...now.connections, ...now.devices].some(one => one.last_error !== undefined);
+      return Promise.resolve(answer(now, lines.join('\n'), false, fieldText));
     },
   };
 }

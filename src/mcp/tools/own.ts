@@ -11,7 +11,7 @@ import { OUTCOME, STEPS_OUTCOME, WRITE_ARGUMENTS } from '../schemas.ts';
 import type { Call } from '../served.ts';
 import { type Arguments, answer, describePoint, readTool, type Tool, titleOf, writeTool } from '../tool.ts';
 import { FRESH, READ_OUTPUT, readAnswer } from './read-points.ts';
-import { isNotDone, outcomeAnswer, outcomeText, requestOf, writeDescription } from './writing.ts';
+import { hasFieldText, isNotDone, outcomeAnswer, outcomeText, requestOf, writeDescription } from './writing.ts';
 
 type Spec<K extends ToolSpec['kind']> = Extract<ToolSpec, { kind: K }>;
 
@@ -142,5 +142,6 @@ async function runSteps(spec: Spec<'steps'>, control: Control, args: Arguments, 
     { status, outcomes, ...(notDone.length > 0 && { not_done: notDone }) },
     lines.join('\n'),
     isNotDone(status) || notDone.length > 0,
+    outcomes.some((outcome, i) => spec.steps[i] !== undefined && hasFieldText(outcome, spec.steps[i].point)),
   );
 }

@@ -7,7 +7,7 @@ import { findPoints, unknownText } from '../lookup.ts';
 import { momentOf } from '../moment.ts';
 import { VALUE } from '../schemas.ts';
 import { type Aggregate, aggregated, type SeriesEntry, thinned } from '../series.ts';
-import { ArgumentError, answer, readTool, type Tool } from '../tool.ts';
+import { ArgumentError, answer, isFieldText, readTool, type Tool } from '../tool.ts';
 
 /** Entries of one answer. */
 const MOST = 1000;
@@ -113,5 +113,7 @@ function told(point: Point, series: readonly SeriesEntry[], interval?: number): 
       series,
     },
     text,
+    false,
+    isFieldText(point),
   );
 }

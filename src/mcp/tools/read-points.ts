@@ -5,7 +5,7 @@ import type { Point } from '../../model/point.ts';
 import { type Found, findPoints, unknownText } from '../lookup.ts';
 import { SAMPLES, UNKNOWN } from '../schemas.ts';
 import type { Call } from '../served.ts';
-import { ArgumentError, answer, presentAll, readTool, sentences, type Tool } from '../tool.ts';
+import { ArgumentError, answer, isFieldText, presentAll, readTool, sentences, type Tool } from '../tool.ts';
 
 const MAX_POINTS = 500;
 
@@ -24,7 +24,12 @@ export async function readAnswer(
   if (!fresh) await field.firstPoll(points, call.signal);
   const samples = fresh ? await field.readNow(points, call.signal) : points.map(point => field.live.get(point));
   const text = [sentences(samples), unknownText(unknown)].filter(Boolean).join('\n');
-  return answer({ samples: presentAll(samples), ...(unknown.length > 0 && { unknown }) }, text, samples.length === 0);
+  return answer(
+    { samples: presentAll(samples), ...(unknown.length > 0 && { unknown }) },
+    text,
+    samples.length === 0,
+    points.some(isFieldText),
+  );
 }
 
 export function readPoints(field: Field): Tool {

@@ -7,7 +7,7 @@ import type { Sample } from '../../model/sample.ts';
 import { findPoints, unknownText } from '../lookup.ts';
 import { SAMPLES } from '../schemas.ts';
 import type { Call } from '../served.ts';
-import { ArgumentError, type Arguments, answer, presentAll, readTool, sentences, type Tool } from '../tool.ts';
+import { ArgumentError, type Arguments, answer, isFieldText, presentAll, readTool, sentences, type Tool } from '../tool.ts';
 
 const LONGEST = 5 * 60_000;
 /** Below the minute after which many clients give up on a call. */
@@ -64,6 +64,8 @@ export function waitFor(field: Field, run: string): Tool {
       return answer(
         { fired, samples: presentAll(samples), elapsed_ms: Math.round(elapsed), cursor: cursorNow() },
         `${lead}\n${sentences(samples)}`,
+        false,
+        samples.some(({ point }) => isFieldText(point)),
       );
     },
   };

@@ -4,7 +4,7 @@ import type { Point } from '../../model/point.ts';
 import { showValue } from '../../model/value.ts';
 import type { WriteOutcome, WriteRequest, WriteStatus } from '../../model/write.ts';
 import type { Call } from '../served.ts';
-import { type Arguments, answer, describePoint } from '../tool.ts';
+import { type Arguments, answer, describePoint, isFieldText } from '../tool.ts';
 
 /** Endings after which the asker must not believe that it is done. */
 const NOT_DONE: readonly WriteStatus[] = ['refused', 'declined', 'expired', 'failed', 'unknown'];
@@ -42,8 +42,12 @@ export function outcomeText(outcome: WriteOutcome, unit: string | undefined): st
   }
 }
 
+/** Values of text, a device's own no, and what a rule has looked at. */
+export const hasFieldText = ({ status, live }: WriteOutcome, point: Point): boolean =>
+  isFieldText(point) || status === 'failed' || live?.some(({ value }) => typeof value === 'string') === true;
+
 export function outcomeAnswer(outcome: WriteOutcome, point: Point): CallToolResult {
-  return answer(outcome, outcomeText(outcome, point.unit), isNotDone(outcome.status));
+  return answer(outcome, outcomeText(outcome, point.unit), isNotDone(outcome.status), hasFieldText(outcome, point));
 }
 
 /** What an asker should know before it writes: what the point is, what is accepted, and that it acts on a plant. */
