@@ -66,7 +66,10 @@ async function bridge(): Promise<string> {
         },
       },
     },
-    http: { listen: '127.0.0.1:0', limits: { sessions: 5000, streams: 5000, connections: 20_000 } },
+    http: {
+      listen: '127.0.0.1:0',
+      limits: { sessions: 5000, streams: 5000, connections: 20_000, streams_per_principal: 5000, requests_per_second: 100_000 },
+    },
     // The past is kept for a time that passes here quickly: what it takes is no session's.
     history: { keep: '1s' },
   });

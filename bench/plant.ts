@@ -31,7 +31,13 @@ export function startBridge(port: number, points: number, interval: string): Pro
 export async function bridgeOf(map: object): Promise<Bridge> {
   const folder = mkdtempSync(join(tmpdir(), 'fieldbridge-bench-'));
   const file = join(folder, 'map.yaml');
-  writeFileSync(file, stringify({ bridge: { name: 'bench' }, http: { listen: '127.0.0.1:0' }, ...map }, { aliasDuplicateObjects: false }));
+  writeFileSync(
+    file,
+    stringify(
+      { bridge: { name: 'bench' }, http: { listen: '127.0.0.1:0', limits: { requests_per_second: 100_000 } }, ...map },
+      { aliasDuplicateObjects: false },
+    ),
+  );
   const config = readConfig([file]);
   rmSync(folder, { recursive: true });
   return await Bridge.create(config, { version: '0', readOnly: true, log: pino({ level: 'silent' }) });

@@ -1,15 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
-import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config/config.ts';
 import { AuditLog } from './control/audit/log.ts';
 import { Control } from './control/control.ts';
 import { ControlDoor } from './control/door.ts';
 import { Field } from './control/field.ts';
 import type { SafetySettings } from './control/gates.ts';
-import type { Driver, DriverContext, Log } from './drivers/driver.ts';
-import { ModbusDriver } from './drivers/modbus/driver.ts';
-import { MqttDriver } from './drivers/mqtt/driver.ts';
+import type { Log } from './drivers/driver.ts';
+import { isKnown } from './http/auth.ts';
 import { HttpListener } from './http/listener.ts';
 import { Metrics } from './http/metrics.ts';
 import { Catalogue } from './mcp/catalogue.ts';
@@ -22,29 +20,15 @@ import { serveOnStdio } from './mcp/stdio.ts';
 import { Subscriptions } from './mcp/subscriptions.ts';
 import { Tally } from './mcp/tally.ts';
 import { Trace } from './mcp/trace.ts';
-import { ANYBODY, BY_CERTIFICATE, hasAuthentication } from './model/access.ts';
-import type { DeviceEntry } from './model/connection.ts';
 import { Counts } from './model/counts.ts';
 import type { Point } from './model/point.ts';
-import { ROLES, type Role } from './model/role.ts';
+import { ROLES } from './model/role.ts';
 import type { Sample } from './model/sample.ts';
 import type { WriteOutcome, WriteRequest } from './model/write.ts';
-import { announce } from './northbound/availability.ts';
-import { JsonPublisher } from './northbound/json-publisher.ts';
-import type { Publisher } from './northbound/publisher.ts';
-import { SparkplugPublisher } from './northbound/sparkplug-publisher.ts';
 import { type Fate, ReloadError, takeOver } from './reload.ts';
 import { History } from './store/history.ts';
 import { LiveValues } from './store/live-values.ts';
-
-/** The driver of each type of connection. */
-const DRIVERS: Readonly<Record<string, new (context: DriverContext) => Driver>> = {
-  'modbus-tcp': ModbusDriver,
-  'modbus-udp': ModbusDriver,
-  'modbus-rtu': ModbusDriver,
-  'modbus-rtu-over-tcp': ModbusDriver,
-  mqtt: MqttDriver,
-};
+import { Wires } from './wires.ts';
 
 export interface BridgeOptions {
   readonly version: string;
@@ -70,9 +54,7 @@ export class Bridge {
   private config: Config;
   private readonly options: BridgeOptions;
   private readonly log: BridgeLog;
-  private readonly drivers = new Map<string, Driver>();
-  /** Each with the connection that it goes through. */
-  private readonly publishers: (Publisher & { readonly connection: string })[] = [];
+  private readonly wires: Wires;
   private readonly live: LiveValues;
   private readonly history: History;
   private readonly notices = new Notices();
@@ -90,7 +72,6 @@ export class Bridge {
   };
   private door: Promise<ControlDoor | undefined> | undefined;
   private http: { readonly listener: HttpListener; readonly mcp: McpHttp } | undefined;
-  private isRunning = false;
 
   private constructor(config: Config, options: BridgeOptions, audit: AuditLog | undefined, trace: Trace | undefined) {
     const { log } = options;
@@ -100,12 +81,19 @@ export class Bridge {
     this.audit = audit;
     this.live = new LiveValues(config.plant);
     this.history = new History(config.history.keep, config.history.maxSamples);
-    for (const { name } of config.connections) this.makeConnection(name);
-    const field = new Field(config.plant, this.live, this.drivers);
+    this.wires = new Wires({
+      config: () => this.config,
+      visiting: options.visiting === true,
+      logOf: connection => this.tellingLog(connection),
+      newest: point => this.live.get(point),
+      learn: (device, points) => this.learn(device, points),
+    });
+    const { drivers, publishers } = this.wires;
+    const field = new Field(config.plant, this.live, drivers);
     const control = new Control(field, this.safetySettings, audit, log);
     this.control = control;
     this.subscriptions = new Subscriptions(field, this.live, config.bridge.notifyInterval);
-    const sources = { field, control, publishers: this.publishers, history: this.history };
+    const sources = { field, control, publishers, history: this.history };
     this.parts = {
       catalogue: new Catalogue(this.identity, sources, randomUUID()),
       field,
@@ -122,7 +110,7 @@ export class Bridge {
     const audit = await openAudit(config, options);
     const trace = options.trace === undefined ? undefined : await Trace.open(options.trace);
     const bridge = new Bridge(config, options, audit, trace);
-    await Promise.all([bridge.control.takeUp(), ...bridge.publishers.map(publisher => publisher.open())]);
+    await Promise.all([bridge.control.takeUp(), bridge.wires.open()]);
     return bridge;
   }
 
@@ -130,10 +118,9 @@ export class Bridge {
   start(): void {
     this.live.onChange(({ sample }) => {
       this.history.append(sample);
-      for (const publisher of this.publishers) publisher.changed(sample);
+      for (const publisher of this.wires.publishers) publisher.changed(sample);
     });
-    this.isRunning = true;
-    for (const driver of this.drivers.values()) this.startDriver(driver);
+    this.wires.start(samples => this.live.update(samples));
     if (this.audit === undefined) return;
     this.control.start();
     this.door = ControlDoor.open(this.config.safety.door, this.control, this.log);
@@ -145,44 +132,36 @@ export class Bridge {
    * @throws ReloadError, AuditError: nothing was changed
    */
   async reload(next: Config): Promise<void> {
-    const old = this.config;
-    const { config, fates: said, changed } = takeOver(old, next);
-    // A driver that can not exchange its devices is made anew.
-    const fates = new Map(
-      [...said].map(([name, fate]) => [name, fate === 'changed' && this.drivers.get(name)?.exchange === undefined ? 'replaced' : fate]),
-    );
-    const of = (fate: Fate): string[] => [...fates].filter(([, one]) => one === fate).map(([name]) => name);
+    const { config, fates: said, changed } = takeOver(this.config, next);
     const owed = [...changed].map(({ name }) => name).filter(name => this.control.duties.owed.has(name));
     if (owed.length > 0)
       throw new ReloadError(
         `${owed.join(', ')} can not change now: the bridge owes the end of a pulse or the safe value of a lease; try again when that is done`,
       );
     this.audit ??= await openAudit(config, this.options);
+    const { wires } = this;
+    const fates = wires.fatesOf(said);
+    const of = (fate: Fate): string[] => [...fates].filter(([, one]) => one === fate).map(([name]) => name);
     await this.control.settle(SETTLE_WITHIN);
-    await Promise.all(of('replaced').map(name => this.drivers.get(name)?.stop()));
+    await wires.stop(of('replaced'));
     // From one map to the other without a moment between them: no call sees half of each.
+    const { http: before } = this.config;
     this.config = config;
     this.log.level = config.log.level;
-    for (const name of of('replaced')) {
-      this.forgetConnection(name);
-      this.makeConnection(name);
-    }
+    wires.remake(of('replaced'));
     for (const { name } of changed) this.history.forget(name);
     this.history.resize(config.history.keep, config.history.maxSamples);
-    this.parts.field.become(config.plant, this.drivers);
-    await this.control.become(this.safetySettings, this.audit);
-    for (const name of of('changed')) await this.drivers.get(name)?.exchange?.(this.devicesOf(name));
-    if (this.audit !== undefined) this.door ??= ControlDoor.open(config.safety.door, this.control, this.log);
+    this.parts.field.become(config.plant, wires.drivers);
     this.parts.states.lifetime = config.safety.confirmTimeout;
     this.subscriptions.tellEvery(config.bridge.notifyInterval);
+    await this.control.become(this.safetySettings, this.audit);
     const lists = this.parts.catalogue.become(this.identity);
+    await wires.exchange(of('changed'));
+    await wires.restart(of('replaced'));
+    if (this.audit !== undefined) this.door ??= ControlDoor.open(config.safety.door, this.control, this.log);
     await this.http?.listener.use(config.http);
     this.http?.mcp.allow(config.http.limits);
-    const sameServer = isDeepStrictEqual(old.http.jwt, config.http.jwt);
-    this.http?.mcp.revoke(({ name, role }) => this.isKnown(name, role, sameServer));
-    const isNew = (name: string): boolean => fates.get(name) === 'replaced';
-    await Promise.all(this.publishers.filter(({ connection }) => isNew(connection)).map(publisher => publisher.open()));
-    for (const [name, driver] of this.drivers) if (isNew(name)) this.startDriver(driver);
+    this.http?.mcp.revoke(principal => isKnown(principal, config.http, before));
     for (const [list, roles] of lists) if (roles.size > 0) this.subscriptions.listChanged(list, roles);
     const count = (fate: Fate): string => `${of(fate).length} ${fate}`;
     this.log.info(
@@ -192,15 +171,13 @@ export class Bridge {
   }
 
   /** Resolves when every device was asked a first time, or could not be, or when the time is up. */
-  async firstPolls(within: number): Promise<void> {
-    const deadline = performance.now() + within;
-    while ([...this.drivers.values()].some(driver => !driver.hasTried) && performance.now() < deadline)
-      await new Promise(resolve => setTimeout(resolve, 20));
+  firstPolls(within: number): Promise<void> {
+    return this.wires.firstPolls(within);
   }
 
   /** Milliseconds for which the polling of some device has hung. */
   stalledFor(now = performance.now()): number {
-    return Math.max(0, ...[...this.drivers.values()].map(driver => driver.stalledFor(now)));
+    return this.wires.stalledFor(now);
   }
 
   /** Every file that the map was read from. */
@@ -220,7 +197,7 @@ export class Bridge {
 
   /** How the bridge is. */
   get status(): BridgeStatus {
-    return bridgeStatus(this.identity, { field: this.parts.field, control: this.control, publishers: this.publishers });
+    return bridgeStatus(this.identity, { field: this.parts.field, control: this.control, publishers: this.wires.publishers });
   }
 
   /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
@@ -230,7 +207,7 @@ export class Bridge {
     const metrics = new Metrics({
       status: () => this.status,
       roundTrips: () =>
-        [...this.drivers].flatMap(([name, { roundTrips }]) => (roundTrips === undefined ? [] : [[name, roundTrips] as const])),
+        [...this.wires.drivers].flatMap(([name, { roundTrips }]) => (roundTrips === undefined ? [] : [[name, roundTrips] as const])),
       clients: () => this.clients,
       ...this.parts.tally,
       writes: this.control.counts,
@@ -295,73 +272,6 @@ export class Bridge {
     return { ...this.config.safety, readOnly: this.options.readOnly };
   }
 
-  /** Whether the map still knows a caller by this name, with this role. @param sameServer other callers come from where they came from */
-  private isKnown(name: string, role: Role, sameServer: boolean): boolean {
-    const { http } = this.config;
-    const entry = [...http.tokens, ...http.certificates].find(one => one.name === name);
-    if (entry !== undefined) return entry.role === role && !entry.approves;
-    // Names of the map have no @.
-    if (name.includes('@')) return sameServer && http.jwt !== undefined;
-    return name === ANYBODY
-      ? !hasAuthentication(http)
-      : http.certificates.length === 0 && http.tokens.length === 0 && name.startsWith(BY_CERTIFICATE);
-  }
-
-  private startDriver(driver: Driver): void {
-    if (this.isRunning) driver.start(samples => this.live.update(samples));
-  }
-
-  /** The driver of a connection that somebody uses, and what is published through it: both share one session. */
-  private makeConnection(name: string): void {
-    const { config } = this;
-    const connection = config.connections.find(one => one.name === name);
-    const Kind = DRIVERS[connection?.type ?? ''];
-    if (connection === undefined || Kind === undefined) return;
-    const visiting = this.options.visiting === true;
-    const devices = this.devicesOf(name);
-    const isUsed = devices.length > 0 || (!visiting && config.availability.has(name));
-    const publishes = !visiting && config.publish.some(spec => spec.connection === name);
-    if (!(isUsed || publishes)) return;
-    const driver = new Kind({
-      connection,
-      devices,
-      visiting,
-      log: this.tellingLog(name),
-      learn: (device: string, points: readonly Point[]) => this.learn(device, points),
-    });
-    this.drivers.set(name, driver);
-    if (driver instanceof MqttDriver && !visiting) this.makePublishers(name, driver);
-  }
-
-  private makePublishers(connection: string, { session }: MqttDriver): void {
-    const { config, live, log } = this;
-    const availability = config.availability.get(connection);
-    if (availability !== undefined) announce(session, availability);
-    for (const spec of config.publish.filter(one => one.connection === connection)) {
-      const context = {
-        bridge: config.bridge.name,
-        log: log.child({ publish: spec.name }),
-        current: () =>
-          [...this.config.plant.points.values()]
-            .filter(spec.includes)
-            .map(point => live.get(point))
-            .filter(sample => sample.reason !== 'initialising'),
-      };
-      const publisher = spec.format === 'json' ? new JsonPublisher(spec, session, context) : new SparkplugPublisher(spec, session, context);
-      this.publishers.push(Object.assign(publisher, { connection }));
-    }
-  }
-
-  private forgetConnection(name: string): void {
-    this.drivers.delete(name);
-    const others = this.publishers.filter(({ connection }) => connection !== name);
-    this.publishers.splice(0, this.publishers.length, ...others);
-  }
-
-  private devicesOf(connection: string): readonly DeviceEntry[] {
-    return this.config.devices.filter(device => device.connection === connection);
-  }
-
   private learn(device: string, points: readonly Point[]): void {
     this.config.plant.learn(device, points);
     for (const point of points) this.live.add(point);
@@ -378,7 +288,7 @@ export class Bridge {
     this.subscriptions.stop();
     await (await this.door)?.close();
     await this.control.stop();
-    await Promise.all([...this.drivers.values()].map(driver => driver.stop()));
+    await this.wires.stop();
     await this.http?.mcp.close();
     await this.http?.listener.stop();
     this.live.stop();

@@ -14,6 +14,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['mcp'],
   ['http'],
   ['protocols.ts', 'reload.ts'],
+  ['wires.ts'],
   ['bridge.ts'],
   ['cli'],
   ['main.ts'],

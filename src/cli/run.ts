@@ -3,8 +3,8 @@ import { ServiceManager } from './service-manager.ts';
 import { askedToEnd, createBridge, type StartOptions } from './start.ts';
 
 const STOP_WITHIN = 5000;
-/** A service manager waits no longer for devices that do not answer. */
-const FIRST_POLLS_WITHIN = 10_000;
+/** A service manager waits no longer for a line of many devices that do not answer; it gives up at 60 s (TimeoutStartSec). */
+const FIRST_POLLS_WITHIN = 45_000;
 
 export interface RunOptions extends StartOptions {
   /** Takes up the map again when a file of it changes. */

@@ -1,7 +1,7 @@
 import { duration, type JsonSchema, object, size } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
-import { http } from './http.ts';
+import { http } from './http-schema.ts';
 import { publication } from './publish.ts';
 
 const NAME = {

@@ -179,7 +179,10 @@ function serveHealth(app: FastifyInstance, { status, metrics }: Served, isKnown:
     const told = { status: isReady ? 'ready' : 'not ready', ...(isKnown(request) && { connections }) };
     return reply.code(isReady ? 200 : 503).send(told);
   });
-  app.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
+  app.get('/metrics', async (request, reply) => {
+    if (!isKnown(request)) return await refuse(reply, 401, 'Bearer');
+    return await reply.type(metrics.contentType).send(await metrics.text());
+  });
 }
 
 /** Whether the response stays open for notifications. */

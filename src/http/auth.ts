@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { PeerCertificate } from 'node:tls';
+import { isDeepStrictEqual } from 'node:util';
 import type { Log } from '../drivers/driver.ts';
 import {
   ANYBODY,
@@ -11,6 +12,7 @@ import {
   type TokenEntry,
 } from '../model/access.ts';
 import { escapeControls } from '../model/text.ts';
+import type { Principal } from '../model/write.ts';
 import { JwtCheck } from './jwt.ts';
 
 /** 401: not known. 403: known, without a role. 429: wrong too often. 503: who signs the tokens can not be reached. */
@@ -73,7 +75,7 @@ export class Authentication {
     const found = await this.jwt.check(token);
     if ('caller' in found) return found;
     if (found.status === 401) return this.fail(credentials.address, found.why);
-    this.log.warn({ address: credentials.address, why: found.why }, 'a token could not be accepted');
+    this.log.warn({ why: found.why }, `a token of a caller at ${credentials.address} could not be accepted`);
     return { status: found.status };
   }
 
@@ -104,8 +106,18 @@ export class Authentication {
     this.failures.set(address, failed);
     const [oldest] = this.failures.keys();
     if (this.failures.size > MAX_ADDRESSES && oldest !== undefined) this.failures.delete(oldest);
-    if (failed.count === 1) this.log.warn({ address, why }, 'a caller was not known');
-    else if (failed.count === MAX_FAILURES) this.log.warn({ address, why }, 'a caller was wrong too often, and waits a minute');
+    if (failed.count === 1) this.log.warn({ why }, `a caller at ${address} was not known`);
+    else if (failed.count === MAX_FAILURES) this.log.warn({ why }, `a caller at ${address} was wrong too often, and waits a minute`);
     return { status: failed.count > MAX_FAILURES ? 429 : 401 };
   }
+}
+
+/** Whether a caller who was known before is known still, by the same name and in the same role. @param before what was in force */
+export function isKnown({ name, role }: Principal, now: HttpSettings, before: HttpSettings): boolean {
+  const entry = [...now.tokens, ...now.certificates].find(one => one.name === name);
+  if (entry !== undefined) return entry.role === role && !entry.approves;
+  // Names of the map have no @.
+  if (name.includes('@')) return now.jwt !== undefined && isDeepStrictEqual(now.jwt, before.jwt);
+  if (name === ANYBODY) return !hasAuthentication(now);
+  return name.startsWith(BY_CERTIFICATE) && now.certificates.length === 0 && now.tokens.length === 0;
 }

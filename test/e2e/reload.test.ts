@@ -160,6 +160,60 @@ describe('another map', () => {
   });
 });
 
+test('a device that is new on a connection that is lost is bad at once, with the reason, and comes with it', async () => {
+  const plc = await startPlc(new MemoryUnit().set('holding', 0, 7, 8));
+  const { port } = plc;
+  const slow = { connection: { reconnect: { initial: '5s', max: '5s' } } };
+  const bridge = await TestBridge.start(deviceMap(port, { p: { holding: 0 } }, slow));
+  const client = await bridge.client();
+  await goodOnes(client, ['d.p']);
+  await plc.stop();
+  const isLost = (name: string) =>
+    until(
+      () => readSamples(client, [name]),
+      ([sample]) => sample?.reason === 'no_connection',
+      2000,
+    );
+  await isLost('d.p');
+  await bridge.reload(deviceMap(port, { q: { holding: 1 } }, slow));
+  await isLost('d.q');
+  await plc.start(port);
+  expect((await goodOnes(client, ['d.q']))[0]?.value).toBe(8);
+});
+
+test('a map that changes again and again while it is read leaves one connection, right values and nothing behind', async () => {
+  const plc = await startPlc(new MemoryUnit().set('holding', 0, ...Array.from({ length: 10 }, (_, i) => i)));
+  const map = (round: number) =>
+    deviceMap(
+      plc.port,
+      Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`p${i}`, { holding: i, ...((i + round) % 3 === 0 && { scale: 10 }) }])),
+    );
+  const bridge = await TestBridge.start(map(0));
+  const client = await bridge.client('2025-11-25');
+  await client.subscribeResource({ uri: 'plant://d' });
+  const names = Array.from({ length: 10 }, (_, i) => `d.p${i}`);
+  let isOver = false;
+  const wrong: unknown[] = [];
+  const reader = (async () => {
+    while (!isOver)
+      for (const [i, { quality, value }] of (await readSamples(client, names)).entries())
+        if (quality === 'bad' ? value !== null : value !== i && value !== i * 10) wrong.push([i, value]);
+  })();
+  await goodOnes(client, names);
+  const before = process.getActiveResourcesInfo().length;
+  for (let round = 1; round <= 30; round++) await bridge.reload(map(round));
+  const samples = await goodOnes(client, names);
+  expect(samples.map(({ value }) => value)).toEqual(Array.from({ length: 10 }, (_, i) => ((i + 30) % 3 === 0 ? i * 10 : i)));
+  isOver = true;
+  await reader;
+  expect(wrong).toEqual([]);
+  expect([plc.connections, plc.openConnections]).toEqual([1, 1]);
+  await until(
+    () => process.getActiveResourcesInfo().length - before,
+    more => more <= 3,
+  );
+});
+
 describe('another map, and writes', () => {
   test('a limit that was lowered holds for a write that was approved by the old one', async () => {
     const { bridge, client, plc, written, audit } = await safePlant({ p: { holding: 0, write: { max: 100, confirm: 'person' } } });

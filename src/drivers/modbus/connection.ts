@@ -62,16 +62,23 @@ export class ModbusConnection {
     this.wire = { peer: settings.peer, newPort: settings.newPort, timeout: settings.timeout, requestDelay: settings.requestDelay };
   }
 
-  /** Whoever comes to a connection that is there hears of it at once. @returns how to stop hearing */
+  /** Whoever comes to a connection that is there, or is lost, hears of it at once. @returns how to stop hearing */
   listen(listener: ConnectionListener): () => void {
     this.listeners.add(listener);
     if (this.state === 'connected' || this.state === 'idle') listener.connected(false);
+    else if (this.state === 'disconnected') listener.lost(new Error(this.lastError ?? `no connection to ${this.settings.peer}`));
     return () => this.listeners.delete(listener);
   }
 
   /** How many units are behind it now. */
   serve(units: number): void {
     this.units = units;
+  }
+
+  /** Milliseconds that one request may take, also where a connection has to be made for it. */
+  get patience(): number {
+    const { timeout, connectDelay, requestDelay } = this.settings;
+    return 2 * timeout + connectDelay + requestDelay;
   }
 
   /** How long answers took. */

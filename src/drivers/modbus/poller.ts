@@ -32,6 +32,7 @@ export class DevicePoller {
   private readonly groups: Group[];
   private readonly offset: number;
   private readonly bus: Bus;
+  private readonly patience: number;
   private readonly stopListening: () => void;
   /** When what it does now was begun; undefined: it sleeps. */
   private busySince: number | undefined;
@@ -70,12 +71,15 @@ export class DevicePoller {
     const intervals = [...new Set(points.map(point => point.pollInterval))].sort((a, b) => a - b);
     this.groups = intervals.map(interval => ({ interval, points: points.filter(point => point.pollInterval === interval), due: 0 }));
     this.bus = connection.bus;
+    this.patience = connection.patience;
     this.stopListening = connection.listen({ connected: ours => this.onConnected(ours), lost: error => this.onLost(error) });
   }
 
   start(sink: (samples: readonly Sample[]) => void): void {
     this.sink = sink;
     this.running = true;
+    // A connection that is lost already was told of before anybody could hear what that makes of the points.
+    if (this.state === 'lost') this.lose(bad('no_connection'), this.lastError ?? '', false);
     this.loop = this.run();
   }
 
@@ -103,7 +107,7 @@ export class DevicePoller {
   /** Milliseconds for which nothing has gone on that should: neither a request of its wire has ended, nor a cycle begun that is due. */
   stalledFor(now: number): number {
     if (!this.running) return 0;
-    const since = this.busySince === undefined ? this.nextAt() : Math.max(this.busySince, this.bus.lastEnd);
+    const since = this.busySince === undefined ? this.nextAt() : Math.max(this.busySince, this.bus.lastEnd) + this.patience;
     return Math.max(0, now - since);
   }
 
