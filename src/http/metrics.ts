@@ -36,27 +36,25 @@ export class Metrics {
     for (const name of MISNAMED) registry.removeSingleMetric(name);
     const each = <T>(items: readonly T[], value: (item: T) => number, ...names: ((item: T) => string)[]): Values =>
       items.map(item => ({ labels: names.map(name => name(item)), count: value(item) }));
+    const common = (name: string, help: string, labelNames: string[]) => ({
+      name: `fieldbridge_${name}`,
+      help,
+      labelNames,
+      registers: [registry],
+    });
     const counter = (name: string, help: string, labelNames: string[], values: () => Values): void => {
       new Counter({
-        name: `fieldbridge_${name}`,
-        help,
-        labelNames,
-        registers: [registry],
+        ...common(name, help, labelNames),
         collect() {
-          this.reset();
-          for (const { labels, count } of values()) this.labels(...labels).inc(count);
+          fill(this, values());
         },
       });
     };
     const gauge = (name: string, help: string, labelNames: string[], values: () => Values): void => {
       new Gauge({
-        name: `fieldbridge_${name}`,
-        help,
-        labelNames,
-        registers: [registry],
+        ...common(name, help, labelNames),
         collect() {
-          this.reset();
-          for (const { labels, count } of values()) this.labels(...labels).set(count);
+          fill(this, values());
         },
       });
     };
@@ -144,6 +142,12 @@ const REASONS = {
   protocol_errors: 'protocol_error',
   discarded_replies: 'discarded_reply',
 } as const;
+
+/** What was counted elsewhere, in place of what the metric held. */
+function fill(metric: Counter | Gauge, values: Values): void {
+  metric.reset();
+  for (const { labels, count } of values) metric.labels(...labels).inc(count);
+}
 
 /** A histogram whose classes were counted elsewhere, in the shape that the registry asks its metrics for. */
 class RoundTrips {
