@@ -30,7 +30,9 @@ case $(readlink -f "$node") in /home/* | /root/*) fail "the service can not use 
 if [ -z "$package" ]; then
   made=$(mktemp -d)
   trap 'rm -rf "$made"' EXIT
-  (cd "$here/.." && node packaging/prepare.mjs && npm pack --silent --pack-destination "$made" >/dev/null) || fail "the package could not be made"
+  # A clone is built first; an unpacked package has what it needs.
+  if [ -e "$here/prepare.mjs" ]; then node "$here/prepare.mjs" >/dev/null; fi
+  (cd "$here/.." && npm pack --silent --ignore-scripts --pack-destination "$made" >/dev/null) || fail "the package could not be made"
   package=$(echo "$made"/fieldbridge-*.tgz)
 fi
 npm install --global --prefix "$root/usr/local" --omit=dev --no-audit --no-fund --loglevel=error "$package" >/dev/null
