@@ -264,8 +264,10 @@ test('a process without file descriptors goes on with those it has, and takes up
   const client = await connectTo(endpoint);
   const isGood = ([sample]: readonly PublicSample[]): boolean => sample?.value === 7 && sample.quality === 'good';
   await until(() => readSamples(client, ['d.p']), isGood);
-  const idle = Array.from({ length: 100 }, () =>
-    connect({ port: Number(new URL(endpoint).port), host: '127.0.0.1' }).on('error', () => undefined),
+  const idle = Array.from({ length: 200 }, () =>
+    connect({ port: Number(new URL(endpoint).port), host: '127.0.0.1' })
+      .on('error', () => undefined)
+      .resume(),
   );
   onTestFinished(() => {
     for (const socket of idle) socket.destroy();
