@@ -14,6 +14,7 @@ import {
 import { escapeControls } from '../model/text.ts';
 import type { Principal } from '../model/write.ts';
 import { JwtCheck } from './jwt.ts';
+import { RequestRate } from './request-rate.ts';
 
 /** 401: not known. 403: known, without a role. 429: wrong too often. 503: who signs the tokens can not be reached. */
 export type Verdict = { readonly caller: Caller } | { readonly status: 401 | 403 | 429 | 503 };
@@ -44,6 +45,7 @@ export class Authentication {
   private readonly jwt: JwtCheck | undefined;
   private readonly anybody: Caller;
   private readonly failures = new Map<string, { count: number; since: number }>();
+  private readonly attempts: RequestRate;
   private readonly log: Log;
 
   constructor(settings: HttpSettings, log: Log) {
@@ -53,12 +55,13 @@ export class Authentication {
     this.jwt = settings.jwt === undefined ? undefined : new JwtCheck(settings.jwt);
     // On this machine what may be written, the map and its master switch say; from elsewhere nobody unknown writes.
     this.anybody = { name: ANYBODY, role: isLoopback(settings.host) ? 'operator' : 'viewer', approves: false };
+    this.attempts = new RequestRate(settings.limits.requestsPerSecond);
     this.log = log;
   }
 
-  /** Whether a request brings anything to say who it is from. */
+  /** Whether a request says who it is from. */
   hasCredentials({ authorization, certificate }: Credentials): boolean {
-    return authorization !== undefined || certificate !== undefined;
+    return authorization !== undefined || (certificate !== undefined && this.byCertificate(certificate) !== undefined);
   }
 
   async check(credentials: Credentials): Promise<Verdict> {
@@ -72,6 +75,8 @@ export class Authentication {
     const entry = this.byToken(token);
     if (entry !== undefined) return { caller: entry };
     if (this.jwt === undefined) return this.fail(credentials.address, 'no token of the map');
+    // A signature takes long to check: where many were wrong, no more of them are checked than a caller may send anyway.
+    if (this.hasFailedOften(credentials.address) && !this.attempts.take(credentials.address)) return { status: 429 };
     const found = await this.jwt.check(token);
     if ('caller' in found) return found;
     if (found.status === 401) return this.fail(credentials.address, found.why);
@@ -95,6 +100,11 @@ export class Authentication {
     if (certificates.length > 0 || tokens.length > 0 || jwt !== undefined) return undefined;
     const label = escapeControls(typeof name === 'string' ? name : fingerprint256).slice(0, MAX_NAME);
     return { name: `${BY_CERTIFICATE}${label}`, role: 'viewer', approves: false };
+  }
+
+  private hasFailedOften(address: string): boolean {
+    const failed = this.failures.get(address);
+    return failed !== undefined && failed.count > MAX_FAILURES && performance.now() - failed.since <= WINDOW;
   }
 
   /** Wrong ones of an address that had too many are not even told that they are wrong; a right one is always served. */
