@@ -30,6 +30,8 @@ export type Fault =
   /** Something else comes in place of each answer. */
   | { readonly kind: 'replace'; readonly by: Buffer };
 
+const sleep = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms));
+
 const AT_ITS_BEST: WireSpeed = { character: 0, delay: 0 };
 
 /**
@@ -60,24 +62,32 @@ export class FaultyWire extends TcpListener {
     const far = connect({ port: this.target, host: '127.0.0.1', noDelay: true });
     this.track(far);
     let isDead = false;
+    /** One after the other, whatever becomes of the fault meanwhile: a stream never overtakes itself. */
+    let before: Promise<void> = Promise.resolve();
     near.on('data', chunk => {
       isDead ||= this.faultOf(chunk)?.kind === 'half-open';
       if (!isDead) this.carry(chunk, far);
     });
     far.on('data', chunk => {
-      isDead ||= this.faultOf(chunk)?.kind === 'half-open';
-      if (!isDead) this.answer(chunk, near, this.faultOf(chunk));
+      const fault = this.faultOf(chunk);
+      isDead ||= fault?.kind === 'half-open';
+      if (!isDead) before = before.then(() => this.answer(chunk, near, fault));
     });
     far.on('close', () => !isDead && near.destroy());
     near.on('close', () => far.destroy());
   }
 
-  private answer(chunk: Buffer, near: Socket, fault: Fault | undefined): void {
-    if (fault?.kind === 'delay') setTimeout(() => this.carry(chunk, near), fault.ms);
-    else if (fault?.kind === 'reset') near.write(chunk.subarray(0, fault.after), () => near.resetAndDestroy());
+  private async answer(chunk: Buffer, near: Socket, fault: Fault | undefined): Promise<void> {
+    if (fault?.kind === 'reset') near.write(chunk.subarray(0, fault.after), () => near.resetAndDestroy());
     else if (fault?.kind === 'throttle')
-      for (const [i, byte] of chunk.entries()) setTimeout(() => this.carry(Buffer.from([byte]), near), (i + 1) * fault.ms);
-    else this.carry(damaged(chunk, fault), near);
+      for (const byte of chunk) {
+        await sleep(fault.ms);
+        this.carry(Buffer.from([byte]), near);
+      }
+    else {
+      if (fault?.kind === 'delay') await sleep(fault.ms);
+      this.carry(damaged(chunk, fault), near);
+    }
   }
 
   /** The chunk arrives whole when its last byte would. */
