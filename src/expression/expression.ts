@@ -121,27 +121,30 @@ function isIdentifier(node: unknown): node is { readonly op: 'id'; readonly args
   return typeof node === 'object' && node !== null && (node as { op?: unknown }).op === 'id';
 }
 
+/** A call on something, such as list.exists(x, …). @returns the variable of its own that its first argument names, if it does */
+function callOf({ args }: ASTNode): { readonly name: string; readonly parts: readonly ASTNode[]; readonly variable: string | undefined } {
+  const [name, receiver, rest] = args as unknown as [string, ASTNode, ASTNode[]];
+  const [first] = rest;
+  return { name, parts: [receiver, ...rest], variable: rest.length > 1 && isIdentifier(first) ? first.args : undefined };
+}
+
+const isNode = (value: unknown): value is ASTNode => typeof value === 'object' && value !== null && 'op' in value;
+
 /** `device.point` for every such access in the expression. */
 function references(node: ASTNode): Set<string> {
   const found = new Set<string>();
   const bound = new Set<string>();
   const walk = (value: unknown): void => {
-    if (Array.isArray(value)) {
-      for (const item of value) walk(item);
-      return;
-    }
-    if (typeof value !== 'object' || value === null || !('op' in value)) return;
-    const { op, args } = value as ASTNode;
+    if (Array.isArray(value)) for (const item of value) walk(item);
+    if (!isNode(value)) return;
+    const { op, args } = value;
     const [object, name] = Array.isArray(args) ? (args as readonly unknown[]) : [];
     if (op === '.' && isIdentifier(object) && !bound.has(object.args)) {
       found.add(`${object.args}.${String(name)}`);
       return;
     }
-    // The first argument of a macro such as list.exists(x, …) names its own variable.
-    if (op === 'rcall') {
-      const [variable, ...rest] = (args as unknown as [string, ASTNode, ASTNode[]])[2];
-      if (rest.length > 0 && isIdentifier(variable)) bound.add(variable.args);
-    }
+    const variable = op === 'rcall' ? callOf(value).variable : undefined;
+    if (variable !== undefined) bound.add(variable);
     walk(args);
   };
   walk(node);
@@ -149,33 +152,29 @@ function references(node: ASTNode): Set<string> {
 }
 
 /**
- * What an expression takes to evaluate stays in bounds that its length sets: list functions inside one another multiply, and so do names
- * for parts of the expression; a pattern may go back on itself for longer than anybody waits.
+ * What an expression takes to evaluate stays in bounds that its length sets. Functions that go through a list, or name a part, multiply
+ * where one stands inside another, and double what they make where one goes on with it; a pattern may go back on itself for longer than
+ * anybody waits.
  *
  * @throws ExpressionError
  */
 function checkCost(ast: ASTNode): void {
-  const walk = (value: unknown, inside: boolean): void => {
-    if (Array.isArray(value)) {
-      for (const item of value) walk(item, inside);
+  const walk = (value: unknown, outer: string | undefined): void => {
+    if (Array.isArray(value)) for (const item of value) walk(item, outer);
+    if (!isNode(value)) return;
+    if (value.op !== 'rcall') {
+      walk(value.args, outer);
       return;
     }
-    if (typeof value !== 'object' || value === null || !('op' in value)) return;
-    const { op, args } = value as ASTNode;
-    if (op !== 'rcall') {
-      walk(args, inside);
-      return;
-    }
-    const [name, receiver, rest] = args as unknown as [string, ASTNode, ASTNode[]];
+    const { name, parts, variable } = callOf(value);
     if (name === 'matches') throw new ExpressionError('matches() is not available here; use startsWith(), endsWith() or contains()');
-    const isMacro = rest.length > 1 && isIdentifier(rest[0]);
-    if (isMacro && inside)
-      throw new ExpressionError(`${name}() can not stand inside another function that goes through a list or names a part`);
-    // What a list function goes through is made once, before it.
-    walk(receiver, inside);
-    for (const one of rest) walk(one, inside || isMacro);
+    if (variable !== undefined && outer !== undefined)
+      throw new ExpressionError(
+        `${name}() can not stand inside another function that goes through a list or names a part, here ${outer}()`,
+      );
+    walk(parts, variable === undefined ? outer : name);
   };
-  walk(ast, false);
+  walk(ast, undefined);
 }
 
 /** The evaluator's own words without its drawing of the place. */

@@ -206,6 +206,7 @@ test('conditions that would never end, or be as long as memory, are refused befo
     `d.p == 7 && "${'a'.repeat(60)}!".matches("^(a+)+$")`,
     `d.p == 7 && ${'('.repeat(900)}true${')'.repeat(900)}`,
     `d.p == 7 && cel.bind(a, "xxxxxxxx", cel.bind(b, a + a, cel.bind(c, b + b, c == "")))`,
+    `d.p == 7 && [[1]]${'.map(a, a + a)'.repeat(40)}.exists(b, size(b) == 3)`,
     '!'.repeat(2000),
   ];
   await survives(async () => {
