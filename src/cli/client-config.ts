@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { endpointOf, type HttpSettings } from '../model/access.ts';
+import { endpointOf, type HttpSettings, isEveryAddress } from '../model/access.ts';
 import { nearest } from '../model/text.ts';
 import { clientSnippets, type Snippet } from './client-snippets.ts';
 import { readConfigAloud } from './config.ts';
@@ -12,7 +12,7 @@ export interface ClientConfigOptions {
 
 /** How clients call a listener that has no address of its own, or a name in its certificate. */
 function nameOf({ host, allowedHosts, tls }: HttpSettings): string {
-  const isEvery = host === '0.0.0.0' || host === '::';
+  const isEvery = isEveryAddress(host);
   return (tls !== undefined || isEvery ? allowedHosts[0]?.replace(/:\d+$/, '') : undefined) ?? (isEvery ? '127.0.0.1' : host);
 }
 

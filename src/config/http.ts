@@ -4,6 +4,7 @@ import {
   type CertificateEntry,
   type HttpSettings,
   hasAuthentication,
+  isEveryAddress,
   isLoopback,
   type JwtSettings,
   type TlsSettings,
@@ -39,7 +40,7 @@ export function compileHttp(raw: RawMap, fileOf: (path: ConfigPath) => string | 
     host,
     port,
     path: String(raw.path ?? '/mcp'),
-    allowedHosts: [...textsOf(raw.allowed_hosts), ...(isLoopback(host) || isEvery(host) ? [] : [host])],
+    allowedHosts: [...textsOf(raw.allowed_hosts), ...(isLoopback(host) || isEveryAddress(host) ? [] : [host])],
     allowedOrigins: textsOf(raw.allowed_origins),
     limits: compileLimits(mapOf(raw.limits)),
     ...(tls !== undefined && { tls }),
@@ -50,8 +51,6 @@ export function compileHttp(raw: RawMap, fileOf: (path: ConfigPath) => string | 
   if (!isLoopback(host)) checkExposure(raw, settings, report, warn);
   return settings;
 }
-
-const isEvery = (host: string): boolean => host === '0.0.0.0' || host === '::';
 
 /** What other machines can reach is protected, or said to be unprotected by whoever wrote the map. */
 function checkExposure(raw: RawMap, settings: HttpSettings, report: Report, warn: Report): void {
@@ -71,7 +70,7 @@ function checkExposure(raw: RawMap, settings: HttpSettings, report: Report, warn
       ['http', 'listen'],
       `${host} can be reached from other machines, which needs ${lacks}; add it, or listen on a loopback address such as 127.0.0.1:${port}, or write \`insecure: true\` where something else protects it`,
     );
-  if (isEvery(host) && settings.allowedHosts.length === 0)
+  if (isEveryAddress(host) && settings.allowedHosts.length === 0)
     warn(
       ['http', 'listen'],
       'a request names the host that it is for, and only loopback names are accepted; list the names of this machine in http.allowed_hosts',

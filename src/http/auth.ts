@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Log } from '../drivers/driver.ts';
 import {
   ANYBODY,
+  areKnownByCertificate,
   BY_CERTIFICATE,
   type Caller,
   type HttpSettings,
@@ -91,13 +92,12 @@ export class Authentication {
   }
 
   private byCertificate({ fingerprint256, subject }: PeerCertificate): Caller | undefined {
-    const { certificates, tokens, jwt } = this.settings;
+    const { certificates } = this.settings;
     // A subject that names itself twice is nobody's name.
     const name: unknown = subject?.CN;
     const known = certificates.find(one => one.fingerprint === fingerprint256 || (one.commonName !== undefined && one.commonName === name));
     if (known !== undefined) return known;
-    // Where callers are known by other means, a certificate alone does not say who it is.
-    if (certificates.length > 0 || tokens.length > 0 || jwt !== undefined) return undefined;
+    if (!areKnownByCertificate(this.settings)) return undefined;
     const label = escapeControls(typeof name === 'string' ? name : fingerprint256).slice(0, MAX_NAME);
     return { name: `${BY_CERTIFICATE}${label}`, role: 'viewer', approves: false };
   }
@@ -126,8 +126,8 @@ export class Authentication {
 export function isKnown({ name, role }: Principal, now: HttpSettings, before: HttpSettings): boolean {
   const entry = [...now.tokens, ...now.certificates].find(one => one.name === name);
   if (entry !== undefined) return entry.role === role && !entry.approves;
-  // Names of the map have no @.
-  if (name.includes('@')) return now.jwt !== undefined && isDeepStrictEqual(now.jwt, before.jwt);
   if (name === ANYBODY) return !hasAuthentication(now);
-  return name.startsWith(BY_CERTIFICATE) && now.certificates.length === 0 && now.tokens.length === 0;
+  // A certificate may name itself anything behind that; names of the map have neither : nor @.
+  if (areKnownByCertificate(before)) return name.startsWith(BY_CERTIFICATE) && areKnownByCertificate(now);
+  return name.includes('@') && now.jwt !== undefined && isDeepStrictEqual(now.jwt, before.jwt);
 }

@@ -69,9 +69,16 @@ export const BY_CERTIFICATE = 'certificate:';
 export const hasAuthentication = ({ tokens, jwt, tls }: HttpSettings): boolean =>
   tokens.length > 0 || jwt !== undefined || tls?.clientCa !== undefined;
 
+/** Whether a certificate alone says who calls: only where callers are known by nothing else. */
+export const areKnownByCertificate = ({ tokens, certificates, jwt }: HttpSettings): boolean =>
+  certificates.length === 0 && tokens.length === 0 && jwt === undefined;
+
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }
+
+/** Whether a listener is on every address of the machine. */
+export const isEveryAddress = (host: string): boolean => host === '0.0.0.0' || host === '::';
 
 /** The address of the MCP endpoint. */
 export function endpointOf({ host, port, path, tls }: Pick<HttpSettings, 'host' | 'port' | 'path' | 'tls'>): string {

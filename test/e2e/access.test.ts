@@ -1,10 +1,13 @@
 import { createHash, createHmac, X509Certificate } from 'node:crypto';
 import { copyFileSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { generateKeyPair, type JWTPayload, SignJWT } from 'jose';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { isKnown } from '../../src/http/auth.ts';
+import { readConfig } from '../../src/protocols.ts';
 import { AUDIENCE, AuthorizationServer, ISSUER } from '../support/authorization-server.ts';
-import { deviceMap, TestBridge, temporaryFolder, until } from '../support/bridge.ts';
+import { deviceMap, TestBridge, temporaryFolder, until, writeYaml } from '../support/bridge.ts';
 import { certificates } from '../support/certificates.ts';
 import { EventReader, initialize, messages, modern, open, openSession, rpc, send } from '../support/raw-http.ts';
 import { safePlant } from '../support/safe-plant.ts';
@@ -267,4 +270,73 @@ test('who listens for other machines without saying who may call is read only', 
   const listed = await send(endpoint, { headers: await openSession(endpoint), body: rpc('tools/list') });
   expect(listed.body).toContain('"read_points"');
   expect(listed.body).not.toContain('"write_point"');
+});
+
+test('whoever is answered on a connection keeps it, also where more was asked there at once', async () => {
+  const map = deviceMap(9, { p: { holding: 0 } });
+  const bridge = await TestBridge.start({ ...map, http: { limits: { connections: 1 } } });
+  const { port } = new URL(bridge.endpoint);
+  const dial = () => {
+    const socket = connect({ port: Number(port), host: '127.0.0.1' });
+    onTestFinished(() => void socket.destroy());
+    const heard = { text: '', isOver: false };
+    socket.on('data', chunk => {
+      heard.text += chunk.toString();
+    });
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      heard.isOver = true;
+    });
+    return { socket, heard };
+  };
+  const { headers = {}, body = '' } = modern('tools/call', { name: 'wait_for', arguments: { points: ['d.p'], timeout: 1 } });
+  const all = { host: 'localhost', 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers };
+  const lines = Object.entries({ ...all, 'content-length': String(Buffer.byteLength(body)) }).map(([name, value]) => `${name}: ${value}`);
+  const asked = dial();
+  asked.socket.write(`GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nPOST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`);
+  await until(
+    () => asked.heard.text,
+    text => text.includes('alive'),
+  );
+  const late = dial();
+  await until(
+    () => late.heard.isOver,
+    isOver => isOver,
+  );
+  await until(
+    () => asked.heard.text,
+    text => text.includes('"fired"'),
+  );
+  // Nothing is asked there any more.
+  const next = dial();
+  next.socket.write('GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  await until(
+    () => next.heard.text,
+    text => text.includes('alive'),
+  );
+  expect(asked.heard.isOver).toBe(true);
+});
+
+test('a caller is known by the same name in the same role, by whatever it was known', () => {
+  const { http } = readConfig([writeYaml(temporaryFolder(), EMPTY)]);
+  const tls = { cert: '', key: '', clientCa: 'ca', files: {} };
+  const jwt = { issuer: ISSUER, audience: AUDIENCE, jwks: 'https://id.example/jwks', roleClaim: 'role', algorithms: [] };
+  const token = { name: 'desk', role: 'viewer', approves: false, sha256: '' } as const;
+  const bare = { ...http, tls };
+  const mail = { name: 'certificate:anna@plant.example', role: 'viewer' } as const;
+  const caller = { name: 'anna@id.example', role: 'viewer' } as const;
+  expect(isKnown({ name: 'http', role: 'operator' }, http, http)).toBe(true);
+  expect(isKnown({ name: 'http', role: 'operator' }, { ...http, tokens: [token] }, http)).toBe(false);
+  expect(isKnown(mail, bare, bare)).toBe(true);
+  for (const now of [
+    { ...bare, jwt },
+    { ...bare, tokens: [token] },
+    { ...bare, certificates: [{ ...token, commonName: 'x' }] },
+  ])
+    expect(isKnown(mail, now, bare)).toBe(false);
+  expect(isKnown(caller, { ...bare, jwt }, { ...bare, jwt })).toBe(true);
+  expect(isKnown(caller, { ...bare, jwt: { ...jwt, audience: 'https://other.example' } }, { ...bare, jwt })).toBe(false);
+  expect(isKnown(caller, bare, { ...bare, jwt })).toBe(false);
+  expect(isKnown(token, { ...http, tokens: [token] }, http)).toBe(true);
+  expect(isKnown(token, { ...http, tokens: [{ ...token, role: 'operator' }] }, http)).toBe(false);
 });
