@@ -6,7 +6,7 @@ import { Control } from './control/control.ts';
 import { ControlDoor } from './control/door.ts';
 import { Field } from './control/field.ts';
 import type { SafetySettings } from './control/gates.ts';
-import type { Log } from './drivers/driver.ts';
+import { isUp, type Log } from './drivers/driver.ts';
 import { isKnown } from './http/auth.ts';
 import { HttpListener } from './http/listener.ts';
 import { Metrics } from './http/metrics.ts';
@@ -85,6 +85,7 @@ export class Bridge {
       config: () => this.config,
       visiting: options.visiting === true,
       logOf: connection => this.tellingLog(connection),
+      publishLogOf: publish => log.child({ publish }),
       newest: point => this.live.get(point),
       learn: (device, points) => this.learn(device, points),
     });
@@ -142,6 +143,7 @@ export class Bridge {
     const { wires } = this;
     const fates = wires.fatesOf(said);
     const of = (fate: Fate): string[] => [...fates].filter(([, one]) => one === fate).map(([name]) => name);
+    const shown = this.parts.catalogue.shown();
     await this.control.settle(SETTLE_WITHIN);
     await wires.stop(of('replaced'));
     // From one map to the other without a moment between them: no call sees half of each.
@@ -155,7 +157,7 @@ export class Bridge {
     this.parts.states.lifetime = config.safety.confirmTimeout;
     this.subscriptions.tellEvery(config.bridge.notifyInterval);
     await this.control.become(this.safetySettings, this.audit);
-    const lists = this.parts.catalogue.become(this.identity);
+    const lists = this.parts.catalogue.become(this.identity, shown);
     await wires.exchange(of('changed'));
     await wires.restart(of('replaced'));
     if (this.audit !== undefined) this.door ??= ControlDoor.open(config.safety.door, this.control, this.log);
@@ -189,7 +191,7 @@ export class Bridge {
   get statusLine(): string {
     const { bridge, connections } = this.status;
     const { sessions, streams } = this.clients;
-    const away = connections.filter(({ state }) => state !== 'connected' && state !== 'idle').map(({ name, state }) => `${name} ${state}`);
+    const away = connections.filter(one => !isUp(one)).map(({ name, state }) => `${name} ${state}`);
     const requests = connections.reduce((sum, one) => sum + one.requests_per_second, 0);
     const wires = away.length === 0 ? `${connections.length} connections up` : away.join(', ');
     return `${bridge.points.good} of ${bridge.points.total} points good; ${wires}; ${requests.toFixed(1)} requests/s; ${sessions} sessions, ${streams} streams; writes ${bridge.writes}`;
@@ -213,7 +215,8 @@ export class Bridge {
       writes: this.control.counts,
       answers,
     });
-    const behind = { mcp, keeper: this.control, status: () => this.status, metrics, log: this.log, answers };
+    const connections = () => [...this.wires.drivers.values()].map(driver => driver.connectionStatus());
+    const behind = { mcp, keeper: this.control, connections, metrics, log: this.log, answers };
     const listener = new HttpListener(this.config.http, behind);
     this.http = { listener, mcp };
     const endpoint = await listener.start();

@@ -26,8 +26,9 @@ export interface WiresContext {
   config(): Config;
   /** A command of its own beside a daemon: it publishes nothing, and takes nobody's place. */
   readonly visiting: boolean;
-  /** The log of a connection. */
+  /** The log of a connection, and that of a publication. */
   logOf(connection: string): Log;
+  publishLogOf(publication: string): Log;
   /** The newest sample of a point. */
   newest(point: Point): Sample;
   learn(device: string, points: readonly Point[]): void;
@@ -133,7 +134,7 @@ export class Wires {
             .filter(spec.includes)
             .map(point => context.newest(point))
             .filter(sample => sample.reason !== 'initialising');
-        const parts = { bridge: bridge.name, log: context.logOf(connection), current };
+        const parts = { bridge: bridge.name, log: context.publishLogOf(spec.name), current };
         return spec.format === 'json' ? new JsonPublisher(spec, session, parts) : new SparkplugPublisher(spec, session, parts);
       });
     this.publishersOf.set(connection, made);

@@ -14,18 +14,54 @@ interface Seen {
   again: number;
 }
 
+/** What was said of late, by everybody who writes to one log. */
+class Repeats {
+  private readonly seen = new Map<string, Seen>();
+
+  constructor() {
+    setInterval(() => this.settle(performance.now()), 1000).unref();
+  }
+
+  tell(key: string, message: string, say: (message: string) => void): void {
+    const known = this.seen.get(key);
+    if (known !== undefined) {
+      known.again++;
+      return;
+    }
+    say(message);
+    this.seen.set(key, { say, message, since: performance.now(), again: 0 });
+    const [oldest] = this.seen;
+    if (this.seen.size > MOST && oldest !== undefined) this.end(...oldest);
+  }
+
+  get size(): number {
+    return this.seen.size;
+  }
+
+  private settle(now: number): void {
+    // Those that came first are over first.
+    for (const [key, seen] of this.seen) {
+      if (now - seen.since < WINDOW) return;
+      this.end(key, seen);
+    }
+  }
+
+  private end(key: string, { say, message, again }: Seen): void {
+    this.seen.delete(key);
+    if (again > 0) say(`${message} (${again} more times in the last minute)`);
+  }
+}
+
 /** A log in which trouble that goes on does not fill the disk: the first of its kind is told, and then how often it came. */
 export class FoldedLog implements BridgeLog {
   private readonly root: Logger;
   private readonly facts: object;
-  private readonly seen: Map<string, Seen>;
+  private readonly repeats: Repeats;
 
-  constructor(root: Logger, facts: object = {}, seen: Map<string, Seen> = new Map()) {
+  constructor(root: Logger, facts: object = {}, repeats: Repeats = new Repeats()) {
     this.root = root;
     this.facts = facts;
-    this.seen = seen;
-    if (seen.size > 0 || Object.keys(facts).length > 0) return;
-    setInterval(() => this.settle(performance.now()), 1000).unref();
+    this.repeats = repeats;
   }
 
   get level(): string {
@@ -36,9 +72,14 @@ export class FoldedLog implements BridgeLog {
     this.root.level = level;
   }
 
+  /** Messages that are kept an eye on. */
+  get watched(): number {
+    return this.repeats.size;
+  }
+
   /** The level is the root's, whenever it changes. */
   child(facts: object): Log {
-    return new FoldedLog(this.root, { ...this.facts, ...facts }, this.seen);
+    return new FoldedLog(this.root, { ...this.facts, ...facts }, this.repeats);
   }
 
   /** Whoever asks to see everything sees everything. */
@@ -56,29 +97,6 @@ export class FoldedLog implements BridgeLog {
 
   private tell(level: 'info' | 'warn', fields: object, message: string): void {
     const all = { ...this.facts, ...fields };
-    const key = JSON.stringify([level, this.facts, message]);
-    const known = this.seen.get(key);
-    if (known !== undefined) {
-      known.again++;
-      return;
-    }
-    const say = (text: string): void => this.root[level](all, text);
-    say(message);
-    this.seen.set(key, { say, message, since: performance.now(), again: 0 });
-    const [oldest] = this.seen;
-    if (this.seen.size > MOST && oldest !== undefined) this.end(...oldest);
-  }
-
-  private settle(now: number): void {
-    // Those that came first are over first.
-    for (const [key, seen] of this.seen) {
-      if (now - seen.since < WINDOW) return;
-      this.end(key, seen);
-    }
-  }
-
-  private end(key: string, { say, message, again }: Seen): void {
-    this.seen.delete(key);
-    if (again > 0) say(`${message} (${again} more times in the last minute)`);
+    this.repeats.tell(JSON.stringify([level, this.facts, message]), message, text => this.root[level](all, text));
   }
 }

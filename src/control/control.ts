@@ -152,8 +152,7 @@ export class Control {
     this.isStopping = true;
     this.waiting.stop();
     this.duties.prepareToStop();
-    const patience = new Promise(resolve => setTimeout(resolve, STOP_WITHIN).unref());
-    await Promise.race([Promise.allSettled(this.running), patience]);
+    await this.settle(STOP_WITHIN);
     await this.duties.stop();
   }
 

@@ -25,6 +25,9 @@ export interface ConnectionStatus {
   readonly messages?: Readonly<Record<string, number>>;
 }
 
+/** Whether a connection is there, or is closed only while nothing is asked. */
+export const isUp = ({ state }: ConnectionStatus): boolean => state === 'connected' || state === 'idle';
+
 export interface DeviceStatus {
   readonly name: string;
   readonly connection: string;

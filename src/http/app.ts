@@ -3,10 +3,9 @@ import { TLSSocket } from 'node:tls';
 import { hostHeaderValidation, originValidation } from '@modelcontextprotocol/fastify';
 import { localhostAllowedHostnames, localhostAllowedOrigins } from '@modelcontextprotocol/server';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import type { Log } from '../drivers/driver.ts';
+import { type ConnectionStatus, isUp, type Log } from '../drivers/driver.ts';
 import type { ServerRequest } from '../mcp/exchange.ts';
 import type { McpHttp } from '../mcp/http.ts';
-import type { BridgeStatus } from '../mcp/status.ts';
 import type { Caller, HttpSettings } from '../model/access.ts';
 import type { Counts } from '../model/counts.ts';
 import { type Approvals, serveApprovals } from './approvals.ts';
@@ -30,7 +29,7 @@ declare module 'fastify' {
 export interface Served {
   readonly mcp: McpHttp;
   readonly keeper: Approvals;
-  readonly status: () => BridgeStatus;
+  readonly connections: () => readonly ConnectionStatus[];
   readonly metrics: Pick<Metrics, 'contentType' | 'text'>;
   readonly log: Log;
   /** Answers by their status. */
@@ -166,17 +165,13 @@ function readJson(app: FastifyInstance, bodyLimit: number): void {
 }
 
 /** Whether the bridge is alive, how its connections are, and what it has counted. */
-function serveHealth(app: FastifyInstance, { status, metrics }: Served, isKnown: (request: FastifyRequest) => boolean): void {
+function serveHealth(app: FastifyInstance, { connections, metrics }: Served, isKnown: (request: FastifyRequest) => boolean): void {
   app.get('/healthz', { config: { access: 'everybody' } }, (_request, reply) => reply.send({ status: 'alive' }));
   app.get('/readyz', { config: { access: 'more to callers' } }, (request, reply) => {
-    const connections = status().connections.map(({ name, state, since, last_error }) => ({
-      name,
-      state,
-      since,
-      ...(last_error !== undefined && { last_error }),
-    }));
-    const isReady = connections.every(({ state }) => state === 'connected' || state === 'idle');
-    const told = { status: isReady ? 'ready' : 'not ready', ...(isKnown(request) && { connections }) };
+    const now = connections();
+    const isReady = now.every(isUp);
+    const each = now.map(({ name, state, since, last_error }) => ({ name, state, since, ...(last_error !== undefined && { last_error }) }));
+    const told = { status: isReady ? 'ready' : 'not ready', ...(isKnown(request) && { connections: each }) };
     return reply.code(isReady ? 200 : 503).send(told);
   });
   app.get('/metrics', async (request, reply) => {

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { isUp } from '../drivers/driver.ts';
 import type { BridgeStatus } from '../mcp/status.ts';
 import type { Counts } from '../model/counts.ts';
 import type { Durations } from '../model/durations.ts';
@@ -27,9 +28,11 @@ type Values = Iterable<{ readonly labels: readonly string[]; readonly count: num
 /** Everything that is counted, in Prometheus' text format. Labels are names of the map alone, so that their number is bounded. */
 export class Metrics {
   private readonly registry = new Registry();
+  private readonly sources: MetricSources;
   private status: BridgeStatus;
 
   constructor(sources: MetricSources) {
+    this.sources = sources;
     this.status = sources.status();
     const { registry } = this;
     collectDefaultMetrics({ register: registry });
@@ -66,16 +69,14 @@ export class Metrics {
     const device = ({ name }: Device): string => name;
     const deviceOf = (one: Device): string => one.connection;
 
-    // The newest status is taken by the first that is collected, for all of them.
     gauge('info', 'The bridge: always 1', ['name', 'version', 'writes'], () => {
-      this.status = sources.status();
       const { name, version, writes } = this.status.bridge;
       return [{ labels: [name, version, writes], count: 1 }];
     });
     gauge('connection_up', 'Whether a connection is there (1), also one that is closed while it is idle', ['connection', 'type'], () =>
       each(
         connections(),
-        ({ state }) => (state === 'connected' || state === 'idle' ? 1 : 0),
+        one => (isUp(one) ? 1 : 0),
         connection,
         ({ type }) => type,
       ),
@@ -132,6 +133,8 @@ export class Metrics {
   }
 
   text(): Promise<string> {
+    // Taken once, for all of them.
+    this.status = this.sources.status();
     return this.registry.metrics();
   }
 }

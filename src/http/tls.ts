@@ -22,7 +22,9 @@ export class CertificateWatch {
   constructor(settings: TlsSettings, use: (settings: TlsSettings) => void, log: Log) {
     const { files } = settings;
     this.files = [...new Set(Object.values(files))];
-    const text = (file: string | undefined, known: string): string => (file === undefined ? known : readFileSync(file, 'utf8'));
+    // As the map reads it: a last line break is no part of it.
+    const text = (file: string | undefined, known: string): string =>
+      file === undefined ? known : readFileSync(file, 'utf8').replace(/\r?\n$/, '');
     let last = settings;
     this.look = () => {
       try {

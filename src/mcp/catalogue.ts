@@ -40,7 +40,7 @@ interface Entry {
 }
 
 /** By role, what clients are shown, in a few bytes that differ where it does. */
-type Listed = Readonly<Record<Role, Readonly<Record<ChangingList, string>>>>;
+export type Shown = Readonly<Record<Role, Readonly<Record<ChangingList, string>>>>;
 
 const digest = (shown: object): string => createHash('sha256').update(JSON.stringify(shown)).digest('base64');
 
@@ -83,22 +83,24 @@ export class Catalogue implements Served {
   private readonly sources: StatusSources;
   private readonly run: string;
   private made: Made;
-  private listed: Listed;
 
   /** @param run tells this run of the bridge from earlier ones */
   constructor(identity: BridgeIdentity, sources: StatusSources, run: string) {
     this.sources = sources;
     this.run = run;
     this.made = make(identity, sources, run);
-    this.listed = this.listAll();
   }
 
-  /** Makes everything anew from what the sources are now. @returns by list, the roles that see another one than before */
-  become(identity: BridgeIdentity): ReadonlyMap<ChangingList, ReadonlySet<Role>> {
-    const before = this.listed;
+  /**
+   * Makes everything anew from what the sources are now.
+   *
+   * @param before what was shown before anything changed
+   * @returns by list, the roles that see another one than before
+   */
+  become(identity: BridgeIdentity, before: Shown): ReadonlyMap<ChangingList, ReadonlySet<Role>> {
     this.made = make(identity, this.sources, this.run);
-    this.listed = this.listAll();
-    const changed = (list: ChangingList): Set<Role> => new Set(ROLES.filter(role => before[role][list] !== this.listed[role][list]));
+    const now = this.shown();
+    const changed = (list: ChangingList): Set<Role> => new Set(ROLES.filter(role => before[role][list] !== now[role][list]));
     return new Map((['tools', 'resources'] as const).map(list => [list, changed(list)]));
   }
 
@@ -177,12 +179,13 @@ export class Catalogue implements Served {
     return writes === undefined || (this.sources.control.enabled && this.made.writable && mayActAs(principal.role, writes));
   }
 
-  private listAll(): Listed {
+  /** What clients are shown now. */
+  shown(): Shown {
     const { entries, plant } = this.made;
     const devices = [...plant.devices.values()].map(({ name, description }) => [name, description]);
     const points = [...plant.visible()].map(point => [point.uri, describePoint(point)]);
     const resources = digest([devices, points]);
-    const of = (role: Role): Listed[Role] => {
+    const of = (role: Role): Shown[Role] => {
       const tools = [...entries.values()].filter(({ tool }) => this.isShown(tool, { name: '', role }));
       return { tools: digest(tools.map(({ tool }) => tool.definition)), resources };
     };

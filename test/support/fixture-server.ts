@@ -50,9 +50,7 @@ export async function startFixtureServer(limits: Partial<HttpLimits> = {}): Prom
   const listener = new HttpListener(settings, {
     mcp,
     keeper: { pending: [], decide: () => Promise.reject(new Error('nothing waits')) },
-    status: () => {
-      throw new Error('there is no plant');
-    },
+    connections: () => [],
     metrics: { contentType: 'text/plain', text: () => Promise.resolve('') },
     log: parts.log,
     answers: new Counts(),
