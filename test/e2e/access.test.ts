@@ -126,6 +126,14 @@ describe('tokens of an authorization server', () => {
       expect(reply.status).toBe(200);
       expect(JSON.parse(reply.body)).toEqual({ resource: AUDIENCE, authorization_servers: [ISSUER], bearer_methods_supported: ['header'] });
     }
+    for (const audience of ['api://bridge', 'urn:bridge', 'bridge']) {
+      const { server, bridge: named, status } = await withServer({ audience });
+      expect(await status(await server.token({ aud: audience }))).toBe(200);
+      const { status: code, headers } = await send(named.endpoint, { body: initialize() });
+      expect([code, headers['www-authenticate']]).toEqual([401, 'Bearer']);
+      const told = await send(named.endpoint, { path: '/.well-known/oauth-protected-resource/mcp', method: 'GET' });
+      expect(JSON.parse(told.body)).toMatchObject({ resource: audience });
+    }
     const without = await TestBridge.start(EMPTY);
     expect((await send(without.endpoint, { path: '/.well-known/oauth-protected-resource', method: 'GET' })).status).toBe(404);
   });
