@@ -22,12 +22,17 @@ type Report = (path: ConfigPath, message: string, at?: 'key' | 'value') => void;
 const textsOf = (value: unknown): readonly string[] =>
   Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
 
+/** What the listener serves besides MCP. */
+const TAKEN = /^\/(healthz|readyz|metrics|approvals|\.well-known)(\/|$)/;
+
 /** @param fileOf the file that the text at a path came from */
 export function compileHttp(raw: RawMap, fileOf: (path: ConfigPath) => string | undefined, report: Report, warn: Report): HttpSettings {
   const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+)):(\d+)$/.exec(String(raw.listen ?? '127.0.0.1:8502')) ?? [];
   const host = bracketed ?? plain ?? '127.0.0.1';
   const port = Number(portText ?? 8502);
   if (port > 65535) report(['http', 'listen'], `a port is at most 65535; got ${port}`);
+  if (TAKEN.test(String(raw.path)))
+    report(['http', 'path'], `${String(raw.path)} is served for something else already; choose another path such as /mcp`);
   const auth = mapOf(raw.auth);
   const tls = compileTls(raw.tls, fileOf, report);
   const tokens = compileTokens(auth.tokens, report);
