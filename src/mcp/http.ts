@@ -71,7 +71,7 @@ export class McpHttp {
     if (request.method === 'POST' && !(Array.isArray(body) ? body.every(isMessage) : isMessage(body)))
       return reject(response, 400, idOf(body), -32600, 'Invalid Request: the body is no JSON-RPC 2.0 message');
     return isOld(request, body)
-      ? await this.sessions.handle(request, response, body, principal, this.noStreamFor(principal))
+      ? await this.sessions.handle(request, response, body, principal, () => this.noStreamFor(principal))
       : await this.handleModern(request, response, body, principal);
   }
 

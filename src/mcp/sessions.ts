@@ -86,7 +86,7 @@ export class Sessions {
     response: ServerResponse,
     body: unknown,
     principal: Principal,
-    noStream: string | undefined,
+    noStream: () => string | undefined,
   ): Promise<void> {
     const id = request.headers['mcp-session-id'];
     if (typeof id === 'string') {
@@ -163,14 +163,20 @@ export class Sessions {
   }
 
   /** The stream that a client listens on: one that comes again has lost the one before, whether or not the system knows. */
-  private async stream(session: Session, request: ServerRequest, response: ServerResponse, noStream: string | undefined): Promise<void> {
+  private async stream(
+    session: Session,
+    request: ServerRequest,
+    response: ServerResponse,
+    noStream: () => string | undefined,
+  ): Promise<void> {
     const last = request.headers['last-event-id'];
     const lastId = typeof last === 'string' && last !== '' ? last : undefined;
     const isGeneral = lastId === undefined || isOfGeneralStream(lastId);
     const isLost = lastId !== undefined && !session.events.hasAllAfter(lastId);
     if (isLost && !isGeneral) return reject(response, 400, null, -32000, 'What followed this event is not kept any more; ask again');
     if (!isGeneral) return await this.pass(session, request, response, undefined);
-    if (session.stream === undefined && noStream !== undefined) return reject(response, 503, null, -32000, noStream);
+    const full = session.stream === undefined ? noStream() : undefined;
+    if (full !== undefined) return reject(response, 503, null, -32000, full);
     const stream = new EventStream(response, this.limits.unsent);
     if (lastId === undefined) session.transport.closeStandaloneSSEStream();
     session.stream?.close();
