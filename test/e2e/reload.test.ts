@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { MemoryUnit } from '../../simulators/modbus-server.ts';
-import { callTool, deviceMap, readSamples, TestBridge, until, writePoint } from '../support/bridge.ts';
+import { callTool, deviceMap, goodOnes, readSamples, TestBridge, until, writePoint } from '../support/bridge.ts';
 import { Mosquitto } from '../support/mosquitto.ts';
 import { startPlc } from '../support/plc.ts';
 import { EventReader, initialize, modern, open, openSession, rpc, send } from '../support/raw-http.ts';
@@ -30,12 +30,6 @@ async function twoPlcs() {
   });
   return { plcs, map };
 }
-
-const goodOnes = (client: Parameters<typeof readSamples>[0], names: readonly string[]) =>
-  until(
-    () => readSamples(client, names),
-    samples => samples.every(({ quality }) => quality === 'good'),
-  );
 
 describe('another map', () => {
   test('changed points are exchanged on the connection that is there; the rest, with its values, goes on', async () => {

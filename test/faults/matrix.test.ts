@@ -12,6 +12,7 @@ import {
   callTool,
   connectTo,
   deviceMap,
+  goodOnes,
   readSamples,
   TestBridge,
   temporaryFolder,
@@ -56,7 +57,7 @@ async function twoDevices(connection: object = {}) {
   });
   const client = await bridge.client();
   const victim = () => readSamples(client, ['victim.p', 'victim.q']);
-  await until(victim, samples => samples.every(({ quality }) => quality === 'good'));
+  await goodOnes(client, ['victim.p', 'victim.q']);
   return { unit, plc, wire, bridge, client, victim };
 }
 
@@ -189,10 +190,7 @@ test('a name that nobody knows is said to be that, and holds up nobody', async (
     ({ state }) => state === 'lost',
   );
   expect(lost.last_error).toContain('the host name is not known');
-  await until(
-    () => readSamples(client, ['other.p']),
-    ([sample]) => sample?.quality === 'good',
-  );
+  await goodOnes(client, ['other.p']);
   await keepsItsRate(client, () => new Promise(resolve => setTimeout(resolve, 1000)));
   expect((await readSamples(client, ['victim.p']))[0]).toMatchObject({ quality: 'bad', reason: 'no_connection' });
 });
@@ -219,10 +217,7 @@ test('a record that can not be written stops writes, and nothing else', async ()
   symlinkSync('/dev/full', audit);
   const bridge = await TestBridge.start(deviceMap(plc.port, { p: { holding: 0, write: {} } }, { safety: { writes: 'enabled', audit } }));
   const client = await bridge.client();
-  await until(
-    () => readSamples(client, ['d.p']),
-    ([sample]) => sample?.quality === 'good',
-  );
+  await goodOnes(client, ['d.p']);
   await keepsItsRate(
     client,
     async () => {

@@ -177,6 +177,13 @@ export async function until<T>(ask: () => Promise<T> | T, pleases: (answer: T) =
   }
 }
 
+/** Samples of points, as soon as all of them are good. */
+export const goodOnes = (client: Client, points: readonly string[]): Promise<PublicSample[]> =>
+  until(
+    () => readSamples(client, points),
+    samples => samples.every(({ quality }) => quality === 'good'),
+  );
+
 /** A map of one device on a Modbus/TCP server of this machine, which may be busy for a while. */
 export function deviceMap(
   port: number,

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Client } from '@modelcontextprotocol/client';
 import { MemoryUnit, type ModbusTcpServer } from '../../simulators/modbus-server.ts';
-import { deviceMap, readSamples, TestBridge, until } from './bridge.ts';
+import { deviceMap, goodOnes, TestBridge } from './bridge.ts';
 import { startPlc } from './plc.ts';
 
 export interface SafePlant {
@@ -26,10 +26,7 @@ export async function safePlant(
   plc.keepRequests = 100_000;
   const bridge = await TestBridge.start(deviceMap(plc.port, points, { safety: { writes: 'enabled', ...safety }, ...more }));
   const client = await bridge.client('2026-07-28', token);
-  await until(
-    () => readSamples(client, ['d.*']),
-    samples => samples.every(sample => sample.quality === 'good'),
-  );
+  await goodOnes(client, ['d.*']);
   return {
     unit,
     plc,
