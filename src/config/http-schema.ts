@@ -84,6 +84,8 @@ const jwt: JsonSchema = object(
 
 const certificateFile = (description: string): JsonSchema => ({ type: 'string', minLength: 1, fileContent: true, description });
 
+export const auth: JsonSchema = object({ tokens, certificates, jwt });
+
 /** The grammar of `http`. */
 export const http: JsonSchema = object(
   {
@@ -137,7 +139,7 @@ export const http: JsonSchema = object(
       ['cert', 'key'],
       { description: 'Certificate and key of the listener; new ones are taken up as their files change' },
     ),
-    auth: object({ tokens, certificates, jwt }, [], { description: 'Who may call the bridge' }),
+    auth: { $ref: '#/$defs/auth', description: 'Who may call the bridge' },
     insecure: {
       type: 'boolean',
       default: false,
@@ -146,5 +148,4 @@ export const http: JsonSchema = object(
     },
   },
   [],
-  { description: 'The Streamable HTTP listener' },
 );

@@ -1,7 +1,7 @@
 import { duration, type JsonSchema, object, size } from '../model/json-schema.ts';
 import type { Protocol } from '../model/protocol.ts';
 import { ROLES } from '../model/role.ts';
-import { http } from './http-schema.ts';
+import { auth, http } from './http-schema.ts';
 import { publication } from './publish.ts';
 
 const NAME = {
@@ -183,23 +183,21 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
     ['connection'],
   );
 
+  const wires = Object.fromEntries(
+    types.map(type => {
+      const fragment = connections[type] as { properties: Record<string, JsonSchema> };
+      return [type, { ...fragment, properties: { type: { const: type, description: 'The protocol' }, ...fragment.properties } }];
+    }),
+  );
   const connection: JsonSchema = {
     type: 'object',
     required: ['type'],
-    properties: {
-      type: {
-        enum: types,
-        description: 'The protocol',
-      },
-    },
-    allOf: types.map(type => {
-      const fragment = connections[type] as { properties: Record<string, JsonSchema> };
-      return {
-        if: { properties: { type: { const: type } }, required: ['type'] },
-        // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
-        then: { ...fragment, properties: { type: { const: type, description: 'The protocol' }, ...fragment.properties } },
-      };
-    }),
+    properties: { type: { enum: types, description: 'The protocol' } },
+    allOf: types.map(type => ({
+      if: { properties: { type: { const: type } }, required: ['type'] },
+      // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+      then: { $ref: `#/$defs/${type}` },
+    })),
   };
 
   return {
@@ -242,8 +240,8 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
           additionalProperties: { $ref: '#/$defs/tool' },
           description: 'The tools that the assistant sees besides the general ones',
         },
-        safety: { ...safety, description: 'What keeps writes in bounds' },
-        http,
+        safety: { $ref: '#/$defs/safety', description: 'What keeps writes in bounds' },
+        http: { $ref: '#/$defs/http', description: 'The Streamable HTTP listener' },
         stdio: object({ role: { enum: [...ROLES], default: 'viewer', description: 'What a client on stdio may do' } }, [], {
           description: 'Clients on standard input and output',
         }),
@@ -284,6 +282,6 @@ export function configSchema(protocols: readonly Protocol[]): JsonSchema {
       },
       ['connections', 'devices'],
     ),
-    $defs: { connection, device, point, write, tool, publication },
+    $defs: { ...wires, connection, device, point, write, tool, publication, safety, http, auth },
   };
 }

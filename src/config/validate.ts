@@ -31,6 +31,8 @@ function compile(schema: JsonSchema): ValidateFunction {
     allowUnionTypes: true,
     strictRequired: false,
     strictTypes: false,
+    // One function for each part: all in one has so many names that V8, which keeps a shape for each, has no room left for others'.
+    inlineRefs: false,
   });
   ajv.addKeyword({ keyword: 'expected', schemaType: 'string' });
   ajv.addKeyword({ keyword: 'fileContent', schemaType: 'boolean' });

@@ -48,9 +48,12 @@ export async function buildApp(settings: HttpSettings, served: Served): Promise<
   const callerOf = (request: FastifyRequest): Caller | undefined => callers.get(request.raw);
 
   const app = Fastify({ bodyLimit: settings.limits.body });
+  const headers = Object.entries({
+    ...SECURITY_HEADERS,
+    ...(settings.tls !== undefined && { 'strict-transport-security': 'max-age=31536000' }),
+  });
   app.addHook('onRequest', async (_request, reply) => {
-    for (const [name, value] of Object.entries(SECURITY_HEADERS)) reply.raw.setHeader(name, value);
-    if (settings.tls !== undefined) reply.raw.setHeader('strict-transport-security', 'max-age=31536000');
+    for (const [name, value] of headers) reply.raw.setHeader(name, value);
     reply.raw.once('finish', () => answers.add([String(reply.raw.statusCode)]));
   });
   // A page that resolves its own name to this address must not reach the bridge as if it were its own.
