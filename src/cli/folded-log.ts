@@ -2,16 +2,19 @@ import type { Logger } from 'pino';
 import type { BridgeLog } from '../bridge.ts';
 import type { Log } from '../drivers/driver.ts';
 
-/** A message that comes again within this time is counted, and told once at the end of it. */
+/** A message that comes more often than this within this time is counted, and told once at the end of it. */
+const OFTEN = 5;
 const WINDOW = 60_000;
 /** Different messages that are kept an eye on. */
 const MOST = 1000;
 
 interface Seen {
-  readonly say: (message: string) => void;
+  /** With the facts of the newest. */
+  say: (message: string) => void;
   readonly message: string;
   readonly since: number;
-  again: number;
+  told: number;
+  counted: number;
 }
 
 /** What was said of late, by everybody who writes to one log. */
@@ -24,12 +27,17 @@ class Repeats {
 
   tell(key: string, message: string, say: (message: string) => void): void {
     const known = this.seen.get(key);
-    if (known !== undefined) {
-      known.again++;
+    if (known !== undefined && known.told >= OFTEN) {
+      known.say = say;
+      known.counted++;
       return;
     }
     say(message);
-    this.seen.set(key, { say, message, since: performance.now(), again: 0 });
+    if (known !== undefined) {
+      known.told++;
+      return;
+    }
+    this.seen.set(key, { say, message, since: performance.now(), told: 1, counted: 0 });
     const [oldest] = this.seen;
     if (this.seen.size > MOST && oldest !== undefined) this.end(...oldest);
   }
@@ -46,13 +54,13 @@ class Repeats {
     }
   }
 
-  private end(key: string, { say, message, again }: Seen): void {
+  private end(key: string, { say, message, counted }: Seen): void {
     this.seen.delete(key);
-    if (again > 0) say(`${message} (${again} more times in the last minute)`);
+    if (counted > 0) say(`${message} (${counted} more times in the last minute)`);
   }
 }
 
-/** A log in which trouble that goes on does not fill the disk: the first of its kind is told, and then how often it came. */
+/** A log in which trouble that goes on does not fill the disk: the first of a kind are told, and then how often it came. */
 export class FoldedLog implements BridgeLog {
   private readonly root: Logger;
   private readonly facts: object;

@@ -1,5 +1,4 @@
 import { type StatsListener, unwatchFile, watchFile } from 'node:fs';
-import { resolve } from 'node:path';
 import type { Bridge } from '../bridge.ts';
 import type { Log } from '../drivers/driver.ts';
 import { ConfigError, formatProblem, wordsOf } from '../model/errors.ts';
@@ -24,20 +23,28 @@ export interface ReloadSettings {
 export class Reloads {
   private readonly bridge: Bridge;
   private readonly settings: ReloadSettings;
-  private watched: readonly string[] = [];
+  private readonly watched = new Set<string>();
   private watches = false;
   private settling: NodeJS.Timeout | undefined;
   private running: Promise<void> | undefined;
   private isWanted = false;
+  private isStarted = false;
 
   constructor(bridge: Bridge, settings: ReloadSettings) {
     this.bridge = bridge;
     this.settings = settings;
   }
 
+  /** Until everything is there, what is asked for is only remembered. */
+  start(): void {
+    this.isStarted = true;
+    if (this.isWanted) this.request();
+  }
+
   /** What is asked for while one runs is done once more after it. */
   request(): void {
     this.isWanted = true;
+    if (!this.isStarted) return;
     this.running ??= this.run().finally(() => {
       this.running = undefined;
     });
@@ -46,14 +53,14 @@ export class Reloads {
   /** Looks at every file that the map was read from. */
   watch(): void {
     this.watches = true;
-    this.look(this.bridge.files);
+    this.follow(this.bridge.files);
   }
 
   async stop(): Promise<void> {
+    this.follow([]);
     this.watches = false;
     this.isWanted = false;
     clearTimeout(this.settling);
-    this.look([]);
     await this.running;
   }
 
@@ -68,23 +75,40 @@ export class Reloads {
 
   private async once(): Promise<void> {
     const { files, log } = this.settings;
+    const { bridge } = this;
+    let read: readonly string[] = [];
     try {
       const config = readConfig(files);
+      read = config.files;
+      // What changes while this map is taken up is taken up after it.
+      this.follow([...bridge.files, ...read]);
       for (const warning of config.warnings) log.warn({}, formatProblem(warning));
-      await this.bridge.reload(config);
+      await bridge.reload(config);
     } catch (error) {
+      if (error instanceof ConfigError) read = error.files;
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [wordsOf(error)];
       for (const problem of problems.slice(0, MAX_TOLD)) log.warn({}, problem);
       if (problems.length > MAX_TOLD) log.warn({}, `… and ${problems.length - MAX_TOLD} more mistakes`);
       log.warn({ mistakes: problems.length }, 'the map was not taken up, and the one before stays in force');
     }
-    if (this.watches) this.look(this.bridge.files);
+    // Those of a map that was refused too: it may be mended in any of them.
+    this.follow([...bridge.files, ...read]);
   }
 
-  private look(files: readonly string[]): void {
-    for (const file of this.watched) unwatchFile(file, this.onChange);
-    this.watched = files.length === 0 ? [] : [...new Set([...files, ...this.settings.files.map(file => resolve(file))])];
-    for (const file of this.watched) watchFile(file, { interval: LOOK_EVERY, persistent: false }, this.onChange);
+  private follow(files: readonly string[]): void {
+    if (!this.watches) return;
+    const now = new Set(files);
+    for (const file of this.watched)
+      if (!now.has(file)) {
+        unwatchFile(file, this.onChange);
+        this.watched.delete(file);
+      }
+    // One that is looked at already stays so: looking anew would miss what changed since it was read.
+    for (const file of now)
+      if (!this.watched.has(file)) {
+        watchFile(file, { interval: LOOK_EVERY, persistent: false }, this.onChange);
+        this.watched.add(file);
+      }
   }
 
   private readonly onChange: StatsListener = (now, before) => {

@@ -18,20 +18,13 @@ export async function run(files: readonly string[], options: RunOptions): Promis
   const manager = await ServiceManager.find({ status: () => bridge.statusLine, stalledFor: () => bridge.stalledFor() }, log);
   const reloads = new Reloads(bridge, { files, log, onBegin: () => manager.reloading(), onEnd: () => manager.ready() });
   const hear = (): void => reloads.request();
-  // Until everything is there, a change is only remembered.
-  let isAsked = false;
-  const remember = (): void => {
-    isAsked = true;
-  };
-  process.on('SIGHUP', remember);
+  process.on('SIGHUP', hear);
+  if (options.watch === true) reloads.watch();
   await bridge.listen();
   bridge.start();
   await Promise.race([bridge.firstPolls(FIRST_POLLS_WITHIN), told]);
   manager.ready();
-  process.on('SIGHUP', hear);
-  process.off('SIGHUP', remember);
-  if (isAsked) hear();
-  if (options.watch === true) reloads.watch();
+  reloads.start();
   await told;
   manager.stopping();
   setTimeout(() => process.exit(1), STOP_WITHIN).unref();

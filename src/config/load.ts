@@ -33,13 +33,14 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
   const problems: Problem[] = [];
   const warnings: Problem[] = [];
   const sources = Sources.read(files, problems);
-  if (!sources.readable) throw new ConfigError(inOrder(problems));
+  const read = new Set(files.map(file => resolve(file)));
+  if (!sources.readable) throw new ConfigError(inOrder(problems), [...read]);
 
   const report: Report = (path, message, at) => void problems.push(sources.problem(path, message, at));
   const warn: Report = (path, message, at) => void warnings.push(sources.problem(path, message, at));
   const resolved = resolveSecrets(sources.value, sources, report, warn);
   const { secret } = resolved;
-  const read = new Set([...files.map(file => resolve(file)), ...resolved.files]);
+  for (const file of resolved.files) read.add(file);
   const value = expandTemplates(
     resolved.value,
     path => sources.folderOf(path),
@@ -52,7 +53,7 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
   const broken = new Set(problems.map(problem => problem.path));
   const raw = pruned(value, [], path => broken.has(showPath(path)));
   const config = assemble(raw, value, sources, resolved, protocols, report, warn);
-  if (problems.length > 0) throw new ConfigError(inOrder(problems));
+  if (problems.length > 0) throw new ConfigError(inOrder(problems), [...read]);
   return { ...config, raw: mapOf(value), files: [...read], warnings };
 }
 

@@ -20,9 +20,12 @@ export function formatProblem(problem: Problem): string {
 export class ConfigError extends Error {
   readonly code = 'config';
   readonly problems: readonly Problem[];
-  constructor(problems: readonly Problem[]) {
+  /** Every file that was read, or could not be. */
+  readonly files: readonly string[];
+  constructor(problems: readonly Problem[], files: readonly string[]) {
     super(problems.map(formatProblem).join('\n'));
     this.problems = problems;
+    this.files = files;
   }
 }
 

@@ -139,29 +139,34 @@ test('dashboard and alerts ask for metrics that there are', async () => {
 });
 
 describe('the log', () => {
-  test('tells what goes on and on once, and then how often it came', async () => {
+  test('tells what goes on and on a few times, and then how often it came', async () => {
     vi.useFakeTimers();
     try {
-      const lines: { level: number; msg: string; connection?: string }[] = [];
+      const lines: { level: number; msg: string; connection?: string; attempt?: number }[] = [];
       const root = pino({ level: 'info', base: null }, { write: line => void lines.push(JSON.parse(line) as (typeof lines)[number]) });
       const log = new FoldedLog(root);
       const [one, two] = [log.child({ connection: 'one' }), log.child({ connection: 'two' })];
-      for (let i = 0; i < 413; i++) one.warn({}, 'no reply');
+      for (let attempt = 1; attempt <= 417; attempt++) one.warn({ attempt }, 'no reply');
       two.warn({}, 'no reply');
       one.warn({}, 'another thing');
       await vi.advanceTimersByTimeAsync(30_000);
-      expect(lines.map(({ msg, connection }) => `${connection} ${msg}`)).toEqual(['one no reply', 'two no reply', 'one another thing']);
+      const told = lines.map(({ msg, connection, attempt }) => [connection, msg, attempt]);
+      expect(told.slice(0, 5)).toEqual([1, 2, 3, 4, 5].map(attempt => ['one', 'no reply', attempt]));
+      expect(told.slice(5)).toEqual([
+        ['two', 'no reply', undefined],
+        ['one', 'another thing', undefined],
+      ]);
       await vi.advanceTimersByTimeAsync(32_000);
-      expect(lines.slice(3).map(({ msg, connection, level }) => [level, connection, msg])).toEqual([
-        [40, 'one', 'no reply (412 more times in the last minute)'],
+      expect(lines.slice(7).map(({ msg, connection, level, attempt }) => [level, connection, msg, attempt])).toEqual([
+        [40, 'one', 'no reply (412 more times in the last minute)', 417],
       ]);
       one.warn({}, 'no reply');
-      expect(lines).toHaveLength(5);
+      expect(lines).toHaveLength(9);
       log.level = 'silent';
       one.warn({}, 'unheard');
       log.level = 'debug';
       for (let i = 0; i < 3; i++) one.debug({}, 'everything');
-      expect(lines.slice(5).map(({ msg }) => msg)).toEqual(['everything', 'everything', 'everything']);
+      expect(lines.slice(9).map(({ msg }) => msg)).toEqual(['everything', 'everything', 'everything']);
       // However many different ones there are, few are remembered.
       for (let i = 0; i < 5000; i++) one.warn({}, `number ${i}`);
       expect(log.watched).toBeLessThanOrEqual(1000);

@@ -198,5 +198,41 @@ describe('a map that changes', () => {
     expect((await status()).bridge.description).toBe('from a file');
     writeFileSync(join(folder, 'words'), 'from a file that changed');
     await until(status, ({ bridge }) => bridge.description === 'from a file that changed');
+    // A map that was refused is mended in the file that it was wrong in.
+    writeFileSync(file, whole.replace('name: service', 'name: service\n  description: { file: more }'));
+    await until(log, text => text.includes('the file more can not be read'));
+    writeFileSync(join(folder, 'more'), 'from a file that came late');
+    await until(status, ({ bridge }) => bridge.description === 'from a file that came late');
+    expect(log().match(/the map was taken up/g)?.length).toBeGreaterThanOrEqual(3);
+  });
+
+  test('is taken up with --watch also where it changes while the bridge starts', async () => {
+    const plc = await plcWith(7);
+    // Nobody answers here: the start waits for the first poll of this one.
+    const deaf = createServer(socket => socket.on('error', () => undefined));
+    await new Promise<void>(resolve => deaf.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void deaf.close());
+    const { port } = deaf.address() as { port: number };
+    const map = deviceMap(plc.port, points) as { connections: object; devices: object };
+    const slow = { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '4s' };
+    const { file, endpoint, log, notify } = await daemon(
+      {
+        ...map,
+        connections: { ...map.connections, slow },
+        devices: { ...map.devices, s: { connection: 'slow', points: { p: { holding: 0 } } } },
+      },
+      { args: ['--watch'] },
+    );
+    await endpoint();
+    const whole = readFileSync(file, 'utf8');
+    writeFileSync(file, whole.replace('name: service', 'name: service\n  description: first'));
+    await notify.first('READY');
+    expect(log()).not.toContain('the map was taken up');
+    const client = await connectTo(await endpoint());
+    const description = async () =>
+      (await client.callTool({ name: 'get_status', arguments: {} })).structuredContent as { bridge: { description?: string } };
+    await until(description, ({ bridge }) => bridge.description === 'first');
+    writeFileSync(file, whole.replace('name: service', 'name: service\n  description: second'));
+    await until(description, ({ bridge }) => bridge.description === 'second');
   });
 });
