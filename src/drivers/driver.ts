@@ -19,6 +19,8 @@ export interface ConnectionStatus {
   readonly exceptions: number;
   readonly protocol_errors: number;
   readonly discarded_replies: number;
+  /** Those whose connection went before they were answered. */
+  readonly lost_requests: number;
   readonly connects: number;
   readonly queued: number;
   /** Brokers: messages by what became of them. */

@@ -88,7 +88,7 @@ export class Metrics {
       each(connections(), one => one.requests, connection),
     );
     counter('request_errors_total', 'Requests that failed, by reason', ['connection', 'reason'], () =>
-      (['timeouts', 'exceptions', 'protocol_errors', 'discarded_replies'] as const).flatMap(key => [
+      (['timeouts', 'exceptions', 'protocol_errors', 'discarded_replies', 'lost_requests'] as const).flatMap(key => [
         ...each(
           connections(),
           one => one[key],
@@ -144,6 +144,7 @@ const REASONS = {
   exceptions: 'exception',
   protocol_errors: 'protocol_error',
   discarded_replies: 'discarded_reply',
+  lost_requests: 'no_connection',
 } as const;
 
 /** What was counted elsewhere, in place of what the metric held. */

@@ -45,6 +45,8 @@ export class CertificateWatch {
       }
     };
     for (const file of this.files) watchFile(file, { interval: LOOK_EVERY, persistent: false }, this.look);
+    // They may have changed since the map was read.
+    this.look();
   }
 
   stop(): void {

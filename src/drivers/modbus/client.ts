@@ -40,6 +40,8 @@ export interface ClientStatistics {
   exceptions: number;
   discardedReplies: number;
   protocolErrors: number;
+  /** Requests whose connection went before they were answered. */
+  lost: number;
   /** Smoothed, in milliseconds. */
   roundTrip: number | undefined;
   readonly roundTrips: Durations;
@@ -51,6 +53,7 @@ export const noStatistics = (): ClientStatistics => ({
   exceptions: 0,
   discardedReplies: 0,
   protocolErrors: 0,
+  lost: 0,
   roundTrip: undefined,
   roundTrips: new Durations(),
 });
@@ -87,7 +90,9 @@ export class ModbusClient {
   static async connect(options: ClientOptions, statistics: ClientStatistics, onDown: (error: Error) => void): Promise<ModbusClient> {
     const client = new ModbusClient(options, statistics);
     client.port.on('down', (error: Error) => {
-      for (const fail of [...client.waiting.values()]) fail(error);
+      const unanswered = [...client.waiting.values()];
+      if (!(error instanceof ProtocolError)) statistics.lost += unanswered.length;
+      for (const fail of unanswered) fail(error);
     });
     client.port.on('refused', (transaction: number, error: Error) => {
       statistics.protocolErrors++;

@@ -138,6 +138,7 @@ export class ModbusConnection {
       exceptions: statistics.exceptions,
       protocol_errors: statistics.protocolErrors,
       discarded_replies: statistics.discardedReplies,
+      lost_requests: statistics.lost,
       connects: this.connects,
       queued: this.bus.queued,
     };

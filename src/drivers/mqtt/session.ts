@@ -213,6 +213,7 @@ export class BrokerSession {
       exceptions: 0,
       protocol_errors: this.counts.too_large + this.counts.undecodable,
       discarded_replies: this.counts.retained_commands,
+      lost_requests: 0,
       connects: this.connects,
       queued: 0,
       messages: { ...this.counts },
