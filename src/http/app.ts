@@ -72,7 +72,15 @@ export async function buildApp(settings: HttpSettings, served: Served): Promise<
     await sayError(reply, 429, -32000, `More than ${settings.limits.requestsPerSecond} requests in a second; slow down`);
   });
   readJson(app, settings.limits.body);
-  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: `There is nothing here; MCP is served at ${settings.path}` }));
+  app.setNotFoundHandler((request, reply) => {
+    const [url = ''] = request.url.split('?');
+    const allowed = METHODS.filter(method => app.hasRoute({ method, url }));
+    if (allowed.length === 0) return reply.code(404).send({ error: `There is nothing here; MCP is served at ${settings.path}` });
+    return reply
+      .code(405)
+      .header('allow', allowed.join(', '))
+      .send({ error: `${request.method} is not served here; ${allowed.join(', ')} is` });
+  });
 
   const approvers = [...settings.tokens, ...settings.certificates].some(({ approves }) => approves);
   if (approvers) serveApprovals(app, served.keeper, callerOf);
@@ -80,7 +88,7 @@ export async function buildApp(settings: HttpSettings, served: Served): Promise<
   if (resource !== undefined)
     for (const url of resource.paths) app.get(url, { config: { access: 'everybody' } }, (_request, reply) => reply.send(resource.metadata));
   app.route({
-    method: ['GET', 'POST', 'DELETE'],
+    method: [...METHODS],
     url: settings.path,
     handler: async (request, reply) => {
       const caller = callerOf(request);
@@ -109,6 +117,8 @@ export async function buildApp(settings: HttpSettings, served: Served): Promise<
   await app.ready();
   return app;
 }
+
+const METHODS = ['GET', 'POST', 'DELETE'] as const;
 
 const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'x-content-type-options': 'nosniff',

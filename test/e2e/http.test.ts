@@ -32,7 +32,7 @@ describe('what is no MCP', () => {
   test('other paths, other methods, no JSON, too large a body', async () => {
     const bridge = await start();
     expect((await send(bridge.endpoint, { path: '/', body: '{}' })).status).toBe(404);
-    expect((await send(bridge.endpoint, { method: 'PUT', body: '{}' })).status).toBe(404);
+    expect((await send(bridge.endpoint, { method: 'PUT', body: '{}' })).status).toBe(405);
     const broken = await send(bridge.endpoint, { body: '{"jsonrpc":' });
     expect([broken.status, json(broken).error?.code]).toEqual([400, -32700]);
     expect((await send(bridge.endpoint, { headers: { 'content-type': 'text/plain' }, body: 'hello' })).status).toBe(415);

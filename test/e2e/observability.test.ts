@@ -180,5 +180,11 @@ test('what a call answers with counts, whoever called', async () => {
   const { bridge } = await safePlant({ p: { holding: 0 } });
   const reply = await send(bridge.endpoint, { path: '/nowhere', method: 'GET' });
   expect([reply.status, messages(reply)]).toMatchObject([404, [{ error: expect.stringContaining('MCP is served at /mcp') }]]);
-  expect((await metricsOf(bridge)).get('fieldbridge_http_responses_total{status="404"}')).toBe(1);
+  const other = await send(bridge.endpoint, { method: 'PUT' });
+  expect([other.status, other.headers.allow]).toEqual([405, 'GET, POST, DELETE']);
+  const posted = await send(bridge.endpoint, { path: '/healthz', method: 'DELETE' });
+  expect([posted.status, posted.headers.allow]).toEqual([405, 'GET']);
+  const metrics = await metricsOf(bridge);
+  expect(metrics.get('fieldbridge_http_responses_total{status="404"}')).toBe(1);
+  expect(metrics.get('fieldbridge_http_responses_total{status="405"}')).toBe(2);
 });
