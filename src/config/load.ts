@@ -51,7 +51,7 @@ export function loadConfig(files: readonly string[], protocols: readonly Protoco
 
   // What is well-formed is cross-checked even where something else is not: all mistakes at once.
   const broken = new Set(problems.map(problem => problem.path));
-  const raw = pruned(value, [], path => broken.has(showPath(path)));
+  const raw = broken.size === 0 ? value : pruned(value, [], path => broken.has(showPath(path)));
   const config = assemble(raw, value, sources, resolved, protocols, report, warn);
   if (problems.length > 0) throw new ConfigError(inOrder(problems), [...read]);
   return { ...config, raw: mapOf(value), files: [...read], warnings };
