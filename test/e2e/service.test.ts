@@ -41,7 +41,8 @@ async function daemon(map: object, { env = {}, args = [] }: { env?: NodeJS.Proce
   const folder = temporaryFolder();
   const file = writeYaml(folder, {
     bridge: { name: 'service' },
-    http: { listen: '127.0.0.1:0' },
+    // A test asks again and again until it is so.
+    http: { listen: '127.0.0.1:0', limits: { requests_per_second: 1000 } },
     safety: { audit: join(folder, 'audit.jsonl') },
     ...map,
   });
