@@ -1,4 +1,4 @@
-import { type StatsListener, unwatchFile, watchFile } from 'node:fs';
+import { type StatsListener, statSync, unwatchFile, watchFile } from 'node:fs';
 import type { Bridge } from '../bridge.ts';
 import type { Log } from '../drivers/driver.ts';
 import { ConfigError, formatProblem, wordsOf } from '../model/errors.ts';
@@ -8,6 +8,8 @@ import { readConfig } from '../protocols.ts';
 const LOOK_EVERY = 1000;
 /** An editor writes a file in several steps. */
 const SETTLE = 300;
+/** The time of a file is told in steps of some milliseconds. */
+const GRAIN = 20;
 /** Mistakes that are logged one by one. */
 const MAX_TOLD = 20;
 
@@ -29,6 +31,8 @@ export class Reloads {
   private running: Promise<void> | undefined;
   private isWanted = false;
   private isStarted = false;
+  /** When the map was last begun to be read: at first, as the process began. */
+  private readAt = performance.timeOrigin;
 
   constructor(bridge: Bridge, settings: ReloadSettings) {
     this.bridge = bridge;
@@ -78,6 +82,7 @@ export class Reloads {
     const { bridge } = this;
     let read: readonly string[] = [];
     try {
+      this.readAt = Date.now();
       const config = readConfig(files);
       read = config.files;
       // What changes while this map is taken up is taken up after it.
@@ -108,12 +113,25 @@ export class Reloads {
       if (!this.watched.has(file)) {
         watchFile(file, { interval: LOOK_EVERY, persistent: false }, this.onChange);
         this.watched.add(file);
+        if (changedAt(file) > this.readAt - GRAIN) this.noteChange();
       }
   }
 
   private readonly onChange: StatsListener = (now, before) => {
-    if (now.mtimeMs === before.mtimeMs && now.size === before.size && now.ino === before.ino) return;
+    if (now.mtimeMs !== before.mtimeMs || now.size !== before.size || now.ino !== before.ino) this.noteChange();
+  };
+
+  private noteChange(): void {
     clearTimeout(this.settling);
     this.settling = setTimeout(() => this.request(), SETTLE);
-  };
+  }
+}
+
+/** When the file was last written or put in place; 0 where there is none. */
+function changedAt(file: string): number {
+  try {
+    return statSync(file).ctimeMs;
+  } catch {
+    return 0;
+  }
 }

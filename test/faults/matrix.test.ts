@@ -138,11 +138,12 @@ describe('a wire with', () => {
     ['answers that come twice', { kind: 'duplicate' }],
     ['bytes that come one by one', { kind: 'throttle', ms: 2 }],
   ] as const)('%s: the values stay right', async (_, fault) => {
-    const { wire, client, victim } = await twoDevices();
+    // On a busy machine slow bytes are slower still.
+    const { wire, client, victim } = await twoDevices({ timeout: '5s' });
     wire.fault = fault;
     const before = await statusOf(client, 'victim');
     for (let i = 0; i < 20; i++) {
-      expect(isRight(await victim())).toBe(true);
+      expect((await victim()).map(({ value }) => value)).toEqual(RIGHT);
       await new Promise(resolve => setTimeout(resolve, 25));
     }
     expect((await statusOf(client, 'victim')).cycles).toBeGreaterThan(before.cycles);
