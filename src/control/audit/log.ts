@@ -64,15 +64,17 @@ export class AuditLog {
   static async open(settings: AuditSettings, log: Log): Promise<AuditLog> {
     const { path } = settings;
     let lock: ProcessLock | undefined;
+    let file: FileHandle | undefined;
+    let opened: AuditLog | undefined;
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o750 });
       lock = ProcessLock.take(lockPath(path), `the audit file ${path}`);
       const key = readKey(keyPath(path, settings.key), true);
-      const file = await open(path, 'a+', 0o640);
+      file = await open(path, 'a+', 0o640);
       const heads = await open(headPath(path), 'a+', 0o640);
       await heads.close();
       const end = await endOf(file, key, path);
-      const opened = new AuditLog({
+      opened = new AuditLog({
         settings,
         key,
         lock,
@@ -86,7 +88,11 @@ export class AuditLog {
       opened.tellHead();
       return opened;
     } catch (error) {
-      lock?.release();
+      if (opened !== undefined) await opened.close();
+      else {
+        await file?.close();
+        lock?.release();
+      }
       if (error instanceof AuditError) throw error;
       throw new AuditError(`the audit file ${path} can not be opened: ${systemReason(error)}`);
     }
@@ -135,9 +141,18 @@ export class AuditLog {
   /** A new file goes on with the chain where the old one ends. */
   private async rotate(): Promise<void> {
     const { path } = this.settings;
+    const rotated = rotatedPath(path, this.head.n);
+    await rename(path, rotated);
+    let next: FileHandle;
+    try {
+      next = await open(path, 'a+', 0o640);
+    } catch (error) {
+      // No file descriptor, say: the old one goes on, and the next record tries again.
+      await rename(rotated, path);
+      throw error;
+    }
     await this.file.close();
-    await rename(path, rotatedPath(path, this.head.n));
-    this.file = await open(path, 'a+', 0o640);
+    this.file = next;
     this.size = 0;
     this.tellHead();
   }

@@ -1,10 +1,10 @@
-import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import pino from 'pino';
 import { expect, test, vi } from 'vitest';
 import { GENESIS, type Head, seal } from '../../../src/control/audit/chain.ts';
-import { AuditError, filesOf, headPath, keyPath, readKey } from '../../../src/control/audit/files.ts';
+import { AuditError, filesOf, headPath, keyPath, readKey, rotatedPath } from '../../../src/control/audit/files.ts';
 import { AuditLog } from '../../../src/control/audit/log.ts';
 import { type Flaw, verifyLog } from '../../../src/control/audit/verify.ts';
 import { temporaryFolder } from '../../support/bridge.ts';
@@ -102,6 +102,36 @@ test('a log that does not end as it should is not written to', async () => {
   writeFileSync(keyPath(path, undefined), 'nonsense');
   await expect(open(path)).rejects.toThrow(AuditError);
   expect(existsSync(`${path}.lock`)).toBe(false);
+});
+
+test('what could not be opened leaves no file open, however often it is tried', async () => {
+  const path = place();
+  await filled(path, 3);
+  writeFileSync(path, `${linesOf(path).slice(0, 2).join('\n')}\n{"n":9}\n`);
+  const openFiles = (): string[] =>
+    readdirSync('/proc/self/fd').flatMap(fd => (existsSync(`/proc/self/fd/${fd}`) ? [readlinkSync(`/proc/self/fd/${fd}`)] : []));
+  for (let i = 0; i < 3; i++) await expect(open(path)).rejects.toThrow(AuditError);
+  expect(openFiles().filter(name => name.startsWith(path))).toEqual([]);
+});
+
+test('where a new file can not be begun the record is refused, and one after it begins it', async () => {
+  const path = place();
+  const log = await open(path, 1000);
+  const record = { kind: 'intent', audit_id: 'a', point: 'd.valve' } as const;
+  let written = 0;
+  while (statSync(path).size < 700) {
+    await log.append(record);
+    written++;
+  }
+  const inTheWay = rotatedPath(path, written);
+  mkdirSync(join(inTheWay, 'full'), { recursive: true });
+  const tooMuch = { ...record, point: 'x'.repeat(400) };
+  await expect(log.append(tooMuch)).rejects.toThrow('can not be written');
+  rmSync(inTheWay, { recursive: true });
+  await log.append(tooMuch);
+  await log.close();
+  expect(filesOf(path)).toHaveLength(2);
+  expect(await verified(path)).toMatchObject({ records: written + 1, flaws: [] });
 });
 
 test('the head goes to the journal as the log is opened, every minute while it grows, and at the end', async () => {
