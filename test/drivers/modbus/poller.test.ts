@@ -37,6 +37,13 @@ const point = (id: string, pollInterval: number): ModbusPoint => ({
   writeFunction: 'auto',
 });
 
+/** What is being read is read to its end, which takes time. */
+async function stop(poller: DevicePoller): Promise<void> {
+  const stopped = poller.stop();
+  await vi.advanceTimersByTimeAsync(60_000);
+  await stopped;
+}
+
 /** A poller whose reader takes as long as the test says, and answers or does not. */
 function setUp(points: readonly ModbusPoint[]) {
   const asked: { at: number; points: string[] }[] = [];
@@ -89,7 +96,7 @@ test('points are read when they are due, those of other intervals together with 
   await vi.advanceTimersByTimeAsync(650);
   expect(asked.map(one => one.points.join(''))).toEqual(['ab', 'a', 'a', 'ab', 'a', 'a', 'ab']);
   expect(poller.status().late_cycles).toBe(0);
-  await poller.stop();
+  await stop(poller);
 });
 
 test('a device that is too slow: late cycles are counted and skipped, never piled up', async () => {
@@ -125,9 +132,7 @@ test('a poller that hangs shows it; one that sleeps, waits for its connection, o
   bus.lastEnd = performance.now();
   expect(poller.stalledFor(performance.now())).toBe(0);
   device.takes = 1;
-  const stopped = poller.stop();
-  await vi.advanceTimersByTimeAsync(60_000);
-  await stopped;
+  await stop(poller);
 });
 
 describe('a device that is lost', () => {
@@ -153,7 +158,7 @@ describe('a device that is lost', () => {
     await vi.advanceTimersByTimeAsync(31_000);
     expect(asked[1]?.points).toEqual(['a', 'b']);
     expect(poller.status().state).toBe('polling');
-    await poller.stop();
+    await stop(poller);
   });
 
   test('with its connection: bad at once, and read again as soon as the connection is back', async () => {
@@ -168,7 +173,7 @@ describe('a device that is lost', () => {
     connected();
     await vi.advanceTimersByTimeAsync(20);
     expect(samples.at(-1)).toMatchObject({ quality: 'good' });
-    await poller.stop();
+    await stop(poller);
   });
 
   test('that comes and goes for a day leaves no timer behind', async () => {
@@ -180,7 +185,7 @@ describe('a device that is lost', () => {
       lost();
       await vi.advanceTimersByTimeAsync(1_800_000);
     }
-    await poller.stop();
+    await stop(poller);
     expect(vi.getTimerCount()).toBe(0);
   });
 });
