@@ -64,6 +64,14 @@ async function daemon(map: object, { env = {}, args = [] }: { env?: NodeJS.Proce
 }
 
 const points = { p: { holding: 0 } };
+/** Where connections are taken, and nothing is answered. */
+async function deafPort(): Promise<number> {
+  const deaf = createServer(socket => socket.on('error', () => undefined));
+  await new Promise<void>(resolve => deaf.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void deaf.close());
+  return (deaf.address() as { port: number }).port;
+}
+
 const plcWith = (value: number) => startPlc(new MemoryUnit().set('holding', 0, value, value + 1));
 
 describe('a service manager', () => {
@@ -94,10 +102,7 @@ describe('a service manager', () => {
 
   test('is told that the service is ready although a device is dead', async () => {
     const plc = await plcWith(7);
-    const deaf = createServer(socket => socket.on('error', () => undefined));
-    await new Promise<void>(resolve => deaf.listen(0, '127.0.0.1', resolve));
-    onTestFinished(() => void deaf.close());
-    const { port } = deaf.address() as { port: number };
+    const port = await deafPort();
     const map = deviceMap(plc.port, points) as { connections: object; devices: object };
     const connections = {
       ...map.connections,
@@ -209,11 +214,8 @@ describe('a map that changes', () => {
 
   test('is taken up with --watch also where it changes while the bridge starts', async () => {
     const plc = await plcWith(7);
-    // Nobody answers here: the start waits for the first poll of this one.
-    const deaf = createServer(socket => socket.on('error', () => undefined));
-    await new Promise<void>(resolve => deaf.listen(0, '127.0.0.1', resolve));
-    onTestFinished(() => void deaf.close());
-    const { port } = deaf.address() as { port: number };
+    // The start waits for the first poll of a device that does not answer.
+    const port = await deafPort();
     const map = deviceMap(plc.port, points) as { connections: object; devices: object };
     const slow = { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '4s' };
     const { file, endpoint, log, notify } = await daemon(

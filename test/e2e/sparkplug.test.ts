@@ -39,6 +39,10 @@ const press = (): Metrics => [
   },
 ];
 
+/**
+ * A bridge that has asked for a birth, as it does when it comes: asked later, an edge node would tell its first values
+ * again in the midst of a test.
+ */
 async function open(broker: Mosquitto, devices: object, sparkplug: object = {}) {
   const bridge = await TestBridge.start({
     connections: {
@@ -56,6 +60,10 @@ async function open(broker: Mosquitto, devices: object, sparkplug: object = {}) 
   const client = await bridge.client();
   const read = async (...points: string[]) => readSamples(client, points);
   const one = async (point: string) => (await read(point))[0];
+  await until(
+    () => callTool(client, 'get_status'),
+    ({ structured }) => (structured.connections as { messages: { sent: number } }[])[0]?.messages.sent === 1,
+  );
   return { bridge, client, read, one };
 }
 
