@@ -217,7 +217,7 @@ describe('a map that changes', () => {
     // The start waits for the first poll of a device that does not answer.
     const port = await deafPort();
     const map = deviceMap(plc.port, points) as { connections: object; devices: object };
-    const slow = { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '4s' };
+    const slow = { type: 'modbus-tcp', host: '127.0.0.1', port, timeout: '2s' };
     const { file, endpoint, log, notify } = await daemon(
       {
         ...map,
