@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
@@ -59,15 +60,16 @@ export class ControlDoor {
       mkdirSync(dirname(path), { recursive: true, mode: 0o750 });
       // Whoever holds the audit file is the only bridge here: what is left of an earlier one is in nobody's use.
       rmSync(path, { force: true });
+      const listening = once(server, 'listening');
+      // The socket is made before listen() returns: nothing else that the process makes meanwhile gets these rights.
       const umask = process.umask(0o177);
       try {
-        await new Promise<void>((resolve, reject) => {
-          server.once('error', reject);
-          server.listen(path, resolve);
-        });
+        server.listen(path);
       } finally {
         process.umask(umask);
       }
+      await listening;
+      // A folder's default access list overrules the umask.
       chmodSync(path, 0o600);
       server.on('error', () => undefined);
       return door;
