@@ -167,7 +167,7 @@ export async function connectTo(endpoint: string, revision: Revision = '2026-07-
 }
 
 /** Asks again and again until the answer pleases, or says what it last was. */
-export async function until<T>(ask: () => Promise<T> | T, pleases: (answer: T) => boolean, within = 10_000): Promise<T> {
+export async function until<T>(ask: () => Promise<T> | T, pleases: (answer: T) => boolean, within = 30_000): Promise<T> {
   const deadline = performance.now() + within;
   for (;;) {
     const answer = await ask();
