@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './test/support/longest-first.ts';
 import { SummaryReporter } from './test/support/summary-reporter.ts';
 
 export default defineConfig({
@@ -12,6 +13,7 @@ export default defineConfig({
     isolate: false,
     // Many tests wait for a clock; one more than there are cores uses what they leave.
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     reporters: ['default', new SummaryReporter()],
   },
 });

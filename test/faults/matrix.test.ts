@@ -25,6 +25,7 @@ import { Mosquitto } from '../support/mosquitto.ts';
 import { startPlc } from '../support/plc.ts';
 import { initialize, send } from '../support/raw-http.ts';
 import { safePlant } from '../support/safe-plant.ts';
+import { stolenTime } from '../support/stolen-time.ts';
 import { needsSystem } from '../support/system.ts';
 
 const TIMEOUT = 200;
@@ -72,6 +73,7 @@ async function statusOf(client: Client, device: string): Promise<DeviceStatus> {
 async function keepsItsRate<T>(client: Client, during: () => Promise<T>, device = 'other'): Promise<T> {
   const before = await statusOf(client, device);
   const began = performance.now();
+  const stolen = stolenTime();
   const result = await during();
   const after = await statusOf(client, device);
   const due = (performance.now() - began) / INTERVAL;
@@ -79,7 +81,7 @@ async function keepsItsRate<T>(client: Client, during: () => Promise<T>, device 
   // A machine that is busy with other tests skips a slot, and counts it.
   expect(after.cycles + after.late_cycles - before.cycles - before.late_cycles).toBeGreaterThan(due * 0.9 - 3);
   // One that waited for the other's timeouts would lose three of four.
-  expect(after.late_cycles - before.late_cycles).toBeLessThanOrEqual(Math.max(5, due * 0.3));
+  expect(after.late_cycles - before.late_cycles).toBeLessThanOrEqual(Math.max(5, due * 0.3) + (2 * stolen()) / INTERVAL);
   return result;
 }
 

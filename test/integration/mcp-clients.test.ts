@@ -85,6 +85,8 @@ describe.each(['http', 'stdio', 'attach'] as const)('over %s', way => {
     expect((tools as { name: string }[]).map(tool => tool.name)).toContain('read_temperature');
     const called = await inspect('--method', 'tools/call', '--tool-name', 'list_points', '--tool-arg', 'query=setpoint');
     expect(called.structuredContent).toMatchObject({ points: [expect.objectContaining({ name: 'boiler.setpoint' })] });
+    // What is asked travels one way like another: the rest once.
+    if (way !== 'http') return;
     const { contents } = await inspect('--method', 'resources/read', '--uri', 'plant://status');
     expect((contents as { text: string }[])[0]?.text).toContain('"plc"');
     const { prompts } = await inspect('--method', 'prompts/list');
