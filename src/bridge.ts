@@ -7,11 +7,9 @@ import { ControlDoor } from './control/door.ts';
 import { Field } from './control/field.ts';
 import type { SafetySettings } from './control/gates.ts';
 import { isUp, type Log } from './drivers/driver.ts';
-import { isKnown } from './http/auth.ts';
-import { HttpListener } from './http/listener.ts';
-import { Metrics } from './http/metrics.ts';
+import type { HttpListener } from './http/listener.ts';
 import { Catalogue } from './mcp/catalogue.ts';
-import { McpHttp } from './mcp/http.ts';
+import type { McpHttp } from './mcp/http.ts';
 import { findPoints, unknownText } from './mcp/lookup.ts';
 import { Notices } from './mcp/notices.ts';
 import { SealedStates } from './mcp/sealed-state.ts';
@@ -147,7 +145,6 @@ export class Bridge {
     await this.control.settle(SETTLE_WITHIN);
     await wires.stop(of('replaced'));
     // From one map to the other without a moment between them: no call sees half of each.
-    const { http: before } = this.config;
     this.config = config;
     this.log.level = config.log.level;
     wires.remake(of('replaced'));
@@ -161,9 +158,12 @@ export class Bridge {
     await wires.exchange(of('changed'));
     await wires.restart(of('replaced'));
     if (this.audit !== undefined) this.door ??= ControlDoor.open(config.safety.door, this.control, this.log);
-    await this.http?.listener.use(config.http);
-    this.http?.mcp.allow(config.http.limits);
-    this.http?.mcp.revoke(principal => isKnown(principal, config.http, before));
+    if (this.http !== undefined) {
+      const { listener, mcp } = this.http;
+      const isKnown = await listener.use(config.http);
+      mcp.allow(config.http.limits);
+      mcp.revoke(isKnown);
+    }
     for (const [list, roles] of lists) if (roles.size > 0) this.subscriptions.listChanged(list, roles);
     const count = (fate: Fate): string => `${of(fate).length} ${fate}`;
     this.log.info(
@@ -204,6 +204,12 @@ export class Bridge {
 
   /** Opens the HTTP listener. @returns the address of the endpoint. @throws ListenError */
   async listen(): Promise<string> {
+    // On stdio nobody waits for what only HTTP needs.
+    const [{ HttpListener }, { Metrics }, { McpHttp }] = await Promise.all([
+      import('./http/listener.ts'),
+      import('./http/metrics.ts'),
+      import('./mcp/http.ts'),
+    ]);
     const mcp = new McpHttp(this.parts, this.subscriptions, this.config.http.limits);
     const answers = new Counts();
     const metrics = new Metrics({

@@ -18,7 +18,7 @@ export async function attach(url: string, { tokenFile, trace }: AttachOptions): 
   if (username !== '' || password !== '')
     throw new Error('--attach: an address without user and password is expected; give a token in FIELDBRIDGE_TOKEN or with --token-file');
   const token = tokenFile === undefined ? process.env.FIELDBRIDGE_TOKEN : readToken(tokenFile);
-  const parts = { url: href, log: createLog('info'), ...(token !== undefined && token !== '' && { token }) };
+  const parts = { url: href, log: await createLog('info'), ...(token !== undefined && token !== '' && { token }) };
   const traced = trace === undefined ? parts : { ...parts, trace: await Trace.open(trace) };
   await serveAttached(traced, { input: process.stdin, output: process.stdout }, askedToEnd());
 }

@@ -1,20 +1,22 @@
 import { fstatSync } from 'node:fs';
 import pino, { type DestinationStream } from 'pino';
-import pretty from 'pino-pretty';
 import { FoldedLog } from './folded-log.ts';
 
 /** JSON lines on standard error; on a terminal, lines for people. Standard output is the protocol's. What repeats itself is folded. */
-export function createLog(level: string): FoldedLog {
+export async function createLog(level: string): Promise<FoldedLog> {
   const options = {
     level,
     base: null,
     redact: { paths: ['password', 'token', 'authorization', '*.password', '*.token', '*.authorization'], censor: '[redacted]' },
   };
-  return new FoldedLog(pino(options, destination()));
+  return new FoldedLog(pino(options, await destination()));
 }
 
-function destination(): DestinationStream {
-  if (process.stderr.isTTY) return pretty({ destination: 2, sync: true, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss' });
+async function destination(): Promise<DestinationStream> {
+  if (process.stderr.isTTY) {
+    const { default: pretty } = await import('pino-pretty');
+    return pretty({ destination: 2, sync: true, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss' });
+  }
   const out = pino.destination({ fd: 2, sync: true });
   return isJournal() ? { write: line => void out.write(`<${priorityOf(line)}>${line}`) } : out;
 }

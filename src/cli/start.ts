@@ -19,7 +19,7 @@ export async function createBridge(
 ): Promise<{ readonly bridge: Bridge; readonly log: BridgeLog }> {
   const config = readConfigAloud(files);
   const [{ Bridge }, { createLog }] = await Promise.all([import('../bridge.ts'), import('./log.ts')]);
-  const log = createLog(options.quiet === true ? 'warn' : config.log.level);
+  const log = await createLog(options.quiet === true ? 'warn' : config.log.level);
   const bridge = await Bridge.create(config, {
     version: packageVersion(),
     readOnly: options.readOnly === true,

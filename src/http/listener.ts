@@ -4,7 +4,9 @@ import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { endpointOf, type HttpSettings, type TlsSettings } from '../model/access.ts';
 import { systemReason } from '../model/errors.ts';
+import type { Principal } from '../model/write.ts';
 import { buildApp, type Served } from './app.ts';
+import { isKnown } from './auth.ts';
 import { Seats } from './seats.ts';
 import { CertificateWatch, tlsOptions } from './tls.ts';
 
@@ -74,19 +76,25 @@ export class HttpListener {
     return endpointOf({ ...this.settings, port: (this.server.address() as AddressInfo).port });
   }
 
-  /** From the next request on. Requests that are being served end as they began. */
-  async use(settings: HttpSettings): Promise<void> {
+  /**
+   * From the next request on. Requests that are being served end as they began.
+   *
+   * @returns whether a caller who was known before is known still
+   */
+  async use(settings: HttpSettings): Promise<(principal: Principal) => boolean> {
     const app = await buildApp(settings, this.behind);
-    const before = this.app;
+    const before = { app: this.app, settings: this.settings };
     this.settings = settings;
     this.app = app;
     this.seats.allow(settings.limits.connections);
-    await before?.close();
+    await before.app?.close();
     this.certificates?.stop();
     const { tls } = settings;
-    if (tls === undefined) return;
-    this.renew(tls);
-    this.certificates = new CertificateWatch(tls, renewed => this.renew(renewed), this.behind.log);
+    if (tls !== undefined) {
+      this.renew(tls);
+      this.certificates = new CertificateWatch(tls, renewed => this.renew(renewed), this.behind.log);
+    }
+    return principal => isKnown(principal, settings, before.settings);
   }
 
   async stop(): Promise<void> {

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import type { ModbusPoint } from '../../src/drivers/modbus/point.ts';
@@ -305,6 +306,8 @@ test('the published JSON Schema is the one that the bridge checks by, and explai
   };
   walk(JSON.parse(published), '');
   expect(missing).toEqual([]);
+  const grammar = new Ajv2020({ strict: false });
+  expect(grammar.validateSchema(JSON.parse(published) as object), JSON.stringify(grammar.errors)).toBe(true);
 });
 
 test('every shipped map is sound', () => {
