@@ -41,6 +41,8 @@ export class Outbox<T> {
   private readonly loaded: Loaded<T>[] = [];
   /** On the disk alone; the last one may still be appended to. */
   private segments: Segment[] = [];
+  /** Being read from the disk. */
+  private loading: Segment | undefined;
   private appendable: Segment | undefined;
   private tail: { lines: string[]; bytes: number } = { lines: [], bytes: 0 };
   private firstNumber = FIRST_NUMBER;
@@ -76,17 +78,17 @@ export class Outbox<T> {
   }
 
   get waiting(): number {
-    const loaded = this.loaded.reduce((sum, batch) => sum + unsent(batch), 0);
+    const loaded = this.loaded.reduce((sum, batch) => sum + unsent(batch), this.loading?.count ?? 0);
     return loaded + this.segments.reduce((sum, segment) => sum + segment.count, 0) + this.tail.lines.length;
   }
 
   /** On the disk. */
   get bytes(): number {
-    return [...this.loaded, ...this.segments].reduce((sum, one) => sum + one.bytes, 0);
+    return [...this.loaded, ...this.segments].reduce((sum, one) => sum + one.bytes, this.loading?.bytes ?? 0);
   }
 
   get isEmpty(): boolean {
-    return this.loaded.length === 0 && this.segments.length === 0 && this.tail.lines.length === 0;
+    return this.loaded.length === 0 && this.loading === undefined && this.segments.length === 0 && this.tail.lines.length === 0;
   }
 
   push(record: T): void {
@@ -120,11 +122,13 @@ export class Outbox<T> {
       const segment = this.segments.shift();
       if (segment === undefined) return undefined;
       if (segment === this.appendable) this.appendable = undefined;
+      this.loading = segment;
       const batch = await this.onDisk(async () => ({
         file: segment.file,
         bytes: segment.bytes,
         entries: linesOf(await readFile(segment.file, 'utf8')).flatMap(line => parse<T>(line).map(record => ({ record, isDone: false }))),
       }));
+      this.loading = undefined;
       if (batch === undefined) {
         this.dropped += segment.count;
         return await this.peek();

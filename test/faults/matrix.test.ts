@@ -305,14 +305,19 @@ test('a flood of clients is slowed down, and the plant is polled as if nothing w
   };
   // All callers of this machine are one here: the bridge is asked before and after.
   const before = await statusOf(client, 'd');
+  const began = performance.now();
+  const stolen = stolenTime();
   await Promise.all(Array.from({ length: 20 }, flood));
+  // So many a second, and twice as many at once.
+  const served = 50 * ((performance.now() - began) / 1000 + 2);
   const after = await until(
     () => statusOf(client, 'd').catch(() => undefined),
     status => status !== undefined,
   );
-  expect(statuses.get(429)).toBeGreaterThan(statuses.get(200) ?? 0);
+  expect(statuses.get(429)).toBeGreaterThan(0);
+  expect(statuses.get(200) ?? 0).toBeLessThanOrEqual(served + 1);
   expect(statuses.get(0) ?? 0).toBe(0);
-  expect((after?.late_cycles ?? 99) - before.late_cycles).toBeLessThanOrEqual(3);
+  expect((after?.late_cycles ?? 99) - before.late_cycles).toBeLessThanOrEqual(3 + (2 * stolen()) / INTERVAL);
   expect((after?.cycles ?? 0) - before.cycles).toBeGreaterThan(15);
 });
 

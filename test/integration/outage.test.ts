@@ -166,9 +166,9 @@ test.skipIf(needsSystem('mosquitto'))(
     await until(field, samples => samples.every(sample => sample.quality === 'good'), RECONNECT_MAX + 3000);
     // Good with the first message after the session is back: the longest pause, and the publisher's own second.
     expect(performance.now() - back).toBeLessThan(RECONNECT_MAX + 1500);
-    await until(status, one => one.publish[0]?.waiting === 0);
     clearInterval(tick);
     const last = count;
+    await until(status, one => one.publish[0]?.waiting === 0);
     await until(
       () => [...told.values()].every(all => all.at(-1)?.value === last),
       done => done,

@@ -121,3 +121,20 @@ test('nothing is kept where nothing is to be kept', async () => {
   expect(outbox).toMatchObject({ dropped: 3, waiting: 0, isEmpty: true });
   expect(await outbox.peek()).toBeUndefined();
 });
+
+test('what is being read from the disk waits too', async () => {
+  const folder = temporaryFolder();
+  const first = new Outbox<number>(folder, 100_000);
+  await first.open();
+  for (const record of [1, 2, 3]) first.push(record);
+  await first.close();
+  const outbox = new Outbox<number>(folder, 100_000);
+  await outbox.open();
+  const { bytes } = outbox;
+  const reading = outbox.peek();
+  expect(outbox).toMatchObject({ waiting: 3, bytes, isEmpty: false });
+  await reading;
+  expect(outbox).toMatchObject({ waiting: 3, bytes, isEmpty: false });
+  expect(await all(outbox)).toEqual([1, 2, 3]);
+  expect(outbox).toMatchObject({ waiting: 0, bytes: 0, isEmpty: true });
+});
