@@ -41,7 +41,7 @@ export class Outbox<T> {
   private readonly loaded: Loaded<T>[] = [];
   /** On the disk alone; the last one may still be appended to. */
   private segments: Segment[] = [];
-  /** Being read from the disk. */
+  /** Being read from the disk; no more where it is dropped meanwhile. */
   private loading: Segment | undefined;
   private appendable: Segment | undefined;
   private tail: { lines: string[]; bytes: number } = { lines: [], bytes: 0 };
@@ -128,7 +128,9 @@ export class Outbox<T> {
         bytes: segment.bytes,
         entries: linesOf(await readFile(segment.file, 'utf8')).flatMap(line => parse<T>(line).map(record => ({ record, isDone: false }))),
       }));
+      const isDropped = this.loading !== segment;
       this.loading = undefined;
+      if (isDropped) return await this.peek();
       if (batch === undefined) {
         this.dropped += segment.count;
         return await this.peek();
@@ -192,8 +194,9 @@ export class Outbox<T> {
   private bound(room = 0): void {
     while (this.bytes + room > this.maxBytes) {
       const batch = this.loaded.shift();
-      const oldest = batch ?? this.segments.shift();
+      const oldest = batch ?? this.loading ?? this.segments.shift();
       if (oldest === undefined) return;
+      if (oldest === this.loading) this.loading = undefined;
       if (oldest === this.appendable) this.appendable = undefined;
       this.dropped += batch === undefined ? (oldest as Segment).count : unsent(batch);
       for (const entry of batch?.entries ?? []) entry.isDone = true;

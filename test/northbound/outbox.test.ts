@@ -138,3 +138,21 @@ test('what is being read from the disk waits too', async () => {
   expect(await all(outbox)).toEqual([1, 2, 3]);
   expect(outbox).toMatchObject({ waiting: 0, bytes: 0, isEmpty: true });
 });
+
+test('what is dropped is the oldest, also while that is being read from the disk', async () => {
+  const outbox = new Outbox<number>(temporaryFolder(), 60);
+  await outbox.open();
+  // Files of four records.
+  for (let record = 10; record < 30; record += 4) {
+    for (let i = 0; i < 4; i++) outbox.push(record + i);
+    await outbox.close();
+  }
+  const reading = outbox.peek();
+  outbox.push(30);
+  outbox.push(31);
+  expect(outbox).toMatchObject({ waiting: 22, dropped: 0 });
+  await outbox.close();
+  await reading;
+  expect(outbox).toMatchObject({ waiting: 18, dropped: 4, bytes: 54 });
+  expect(await all(outbox)).toEqual(Array.from({ length: 18 }, (_, i) => 14 + i));
+});
