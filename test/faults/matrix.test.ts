@@ -43,7 +43,7 @@ const wireTo = (port: number, more: object = {}) => ({
 });
 
 /** A device behind a wire that can fail, and another that has nothing to do with it. */
-async function twoDevices(connection: object = {}) {
+async function twoDevices(connection: object = {}, device: object = {}) {
   const unit = new MemoryUnit().set('holding', 0, 7, 8, 9);
   const plc = await startPlc(unit);
   const other = await startPlc(new MemoryUnit().set('holding', 0, 1));
@@ -52,7 +52,7 @@ async function twoDevices(connection: object = {}) {
   const bridge = await TestBridge.start({
     connections: { bad: wireTo(wire.port, connection), good: wireTo(other.port) },
     devices: {
-      victim: { connection: 'bad', poll_interval: `${INTERVAL}ms`, points: { p: { holding: 0 }, q: { holding: 2 } } },
+      victim: { connection: 'bad', poll_interval: `${INTERVAL}ms`, points: { p: { holding: 0 }, q: { holding: 2 } }, ...device },
       other: { connection: 'good', poll_interval: `${INTERVAL}ms`, points: { p: { holding: 0 } } },
     },
   });
@@ -206,7 +206,8 @@ test('a name that nobody knows is said to be that, and holds up nobody', async (
 });
 
 test.each([1, -1])('a clock that jumps by %d h makes nothing stale, young or late', async hours => {
-  const { client, victim } = await twoDevices();
+  // Less than the jump, and more than a busy machine takes.
+  const { client, victim } = await twoDevices({ timeout: '5s' }, { stale_after: '30s' });
   const now = Date.now.bind(Date);
   const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + hours * 3_600_000);
   onTestFinished(() => clock.mockRestore());
@@ -214,7 +215,7 @@ test.each([1, -1])('a clock that jumps by %d h makes nothing stale, young or lat
     for (let i = 0; i < 20; i++) {
       const samples = await victim();
       expect(isRight(samples)).toBe(true);
-      for (const { age_ms } of samples) expect(age_ms).toBeLessThan(2000);
+      for (const { age_ms } of samples) expect(age_ms).toBeLessThan(30_000);
       await new Promise(resolve => setTimeout(resolve, 25));
     }
   });
